@@ -5,8 +5,8 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$python && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
-# The distributions: the contract, the rules and the client (which need it), the service (which needs all three).
-PACKAGES := packages/contract packages/catalog packages/client packages/mercato
+# The distributions: the contract; the rules, the client and guarded calls (which need it); the service (which needs all).
+PACKAGES := packages/contract packages/catalog packages/client packages/outbound packages/mercato
 PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 # Two more than there are processors: many tests wait for a process, a webhook or a lease.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)

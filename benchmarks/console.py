@@ -31,8 +31,8 @@ from mercato.features.partners.model import Surface
 from mercato.features.sign_in.model import Grant
 from mercato.features.sign_in.sessions import create_link
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform.clock import first_id, new_id, now
 from mercato.platform.db.engine import Database
+from mercato_contract.clock import first_id, new_id, now
 from mercato_contract.events import EventType
 from mercato_contract.wire import rfc3339
 

@@ -20,10 +20,10 @@ from sqlalchemy import Boolean, LargeBinary, Table, Text, Uuid
 
 from benchmarks.postgres import postgres
 from mercato.features.schema import SCHEMA
-from mercato.platform.clock import new_id
 from mercato.platform.db.copy import copy
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.tables import metadata
+from mercato_contract.clock import new_id
 
 SHARES = {
     "orders": 100_000,

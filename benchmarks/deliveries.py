@@ -35,7 +35,6 @@ from mercato.features.webhooks.model import KIND
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.features.webhooks.sender import Sender
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Write
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
@@ -43,6 +42,7 @@ from mercato.platform.jobs import Worker
 from mercato.platform.telemetry import configure_logs
 from mercato.services import Services
 from mercato.settings import Settings, load
+from mercato_contract.clock import new_id, now
 from mercato_contract.events import EventType
 
 GOAL = 0.4

@@ -31,8 +31,8 @@ from benchmarks.load import LENGTH, environment, started
 from benchmarks.report import row
 from benchmarks.towns import KINDS, Network
 from mercato.features.discovery.service import Discovery
-from mercato.platform import clock
 from mercato.platform.db.types import Dialect
+from mercato_contract import clock
 from mercato_contract.discovery import DiscoverRequest
 
 STORES, LARGE = 100_000, 1_000_000

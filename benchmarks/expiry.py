@@ -28,10 +28,10 @@ from benchmarks.report import row
 from benchmarks.trade import PLACE, VALIDATE, Trade, trading
 from mercato.features.upkeep import BATCH, REST, Upkeep
 from mercato.features.webhooks import queries as webhooks
-from mercato.platform import clock
-from mercato.platform.clock import first_id
 from mercato.platform.db import audit
 from mercato.platform.db.engine import Database
+from mercato_contract import clock
+from mercato_contract.clock import first_id
 
 GOAL: Final = 1.1
 AGE: Final = timedelta(hours=48)

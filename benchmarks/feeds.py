@@ -31,9 +31,9 @@ from mercato.features.events.sequencer import Sequencer
 from mercato.features.events.tables import STATE_ID, event_positions, events, sequencer
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.schema import SCHEMA
-from mercato.platform import clock
 from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
+from mercato_contract import clock
 from mercato_contract.events import EventType
 from mercato_contract.feeds import EventsQuery
 

@@ -23,8 +23,8 @@ from benchmarks.trade import trading
 from mercato.features.orders.search import PURPOSE, ContactKeys, SearchKind, number_key, tail_key
 from mercato.features.orders.tables import order_search, orders
 from mercato.features.partners.vault import Vault, load_keys
-from mercato.platform.clock import first_id, new_id, now
 from mercato.platform.db.engine import Database
+from mercato_contract.clock import first_id, new_id, now
 from mercato_contract.placements import Customer
 
 ORDERS = 1_000_000

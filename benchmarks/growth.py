@@ -24,8 +24,8 @@ from benchmarks.load import Server, get, mercato, started
 from benchmarks.trade import CARTS, post, storefront
 from mercato.features.catalogs.tables import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
 from mercato.features.stores.tables import onboardings, stores
-from mercato.platform.clock import new_id
 from mercato.platform.db.engine import Database
+from mercato_contract.clock import new_id
 
 SCALES = (100, 1_000, 10_000)
 RUNS = 10

@@ -20,7 +20,9 @@ SECONDS: Final = 120
 """The time limit of everything."""
 
 ROOT: Final = "mercato"
-OURS: Final = frozenset({"mercato", "mercato-catalog", "mercato-client", "mercato-contract"})
+OURS: Final = frozenset(
+    {"mercato", "mercato-catalog", "mercato-client", "mercato-contract", "mercato-outbound"}
+)
 
 
 def main() -> int:

@@ -6,5 +6,6 @@ import mercato
 import mercato_catalog
 import mercato_client
 import mercato_contract
+import mercato_outbound
 
-PACKAGES: Final = (mercato, mercato_catalog, mercato_client, mercato_contract)
+PACKAGES: Final = (mercato, mercato_catalog, mercato_client, mercato_contract, mercato_outbound)

@@ -16,13 +16,13 @@ from tests.waiting import PATIENCE
 from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.model import PartnerKind
 from mercato.features.webhooks import credentials
-from mercato.platform import clock
-from mercato.platform.clock import Clock
-from mercato.platform.texts import Secret
 from mercato.settings import Settings
 from mercato.tools.local import LocalService, local_service
 from mercato_client.testing.caller import Answer, Caller
 from mercato_client.testing.server import app_of, listening
+from mercato_contract import clock
+from mercato_contract.clock import Clock
+from mercato_contract.texts import Secret
 
 ITEM = "0190f5fe-7e3b-7ccc-8000-00000000000a"
 CATALOG = {

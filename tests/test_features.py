@@ -13,7 +13,7 @@ from mercato.cli.failures import explain
 from mercato.console.site import NEXT_STEPS
 from mercato.features.partners import model
 from mercato.features.partners.model import AccountError
-from mercato.platform.clock import new_id, now
+from mercato_contract.clock import new_id, now
 
 COMMANDS = "|".join(name for name in app if not name.startswith("-"))
 WORDS = re.compile(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mercato.platform.texts import count_of
+from mercato_contract.texts import count_of
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mercato.platform.texts import Secret
 from mercato.settings import Settings, SettingsError, load
+from mercato_contract.texts import Secret
 
 
 def test_without_variables_the_defaults_apply():

@@ -7,7 +7,7 @@ from tests.api.test_metrics import figures
 from tests.api.trade import Trade, line, trade
 from tests.service import MerchantServer, Service
 
-from mercato.platform.clock import new_id
+from mercato_contract.clock import new_id
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from mercato.features.orders import queries
 from mercato.features.orders.lifecycle import OrderAdjusted
 from mercato.features.orders.privacy import erase_all
 from mercato.features.orders.record import StoredAdjustment
-from mercato.platform import clock
 from mercato_client.testing.caller import Answer
+from mercato_contract import clock
 from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType
 
 REFUND = {"type": "refund", "amount": "1.00", "reason": "The tea was cold"}

@@ -23,11 +23,11 @@ from mercato.features.partners.tables import partners
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.tables import failing_endpoints, failing_stores
 from mercato.features.webhooks.trouble import find_trouble
-from mercato.platform import clock
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database
 from mercato.platform.telemetry import metrics as platform_metrics
 from mercato.platform.telemetry.context import WorkContext, set_context
+from mercato_contract import clock
 
 ALERTS = Path(__file__).resolve().parents[2] / "deploy/prometheus/alerts.yaml"
 RULES = {

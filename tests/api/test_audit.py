@@ -10,8 +10,8 @@ from tests.service import CATALOG, Client, MerchantServer, Service
 
 from mercato.features.partners.callers import Callers
 from mercato.http.operations import Access, Operation, Rate
-from mercato.platform import clock
 from mercato.platform.db.audit import AuditEntry, list_entries, prune
+from mercato_contract import clock
 from mercato_contract.wire import rfc3339
 
 CHANGES_NOTHING = {"validateCatalogSet", "explainWebhookSignature"}

@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE
 from mercato.features.catalogs import periods
 from mercato.features.catalogs.tables import catalog_sets as sets
 from mercato.features.partners.model import PartnerKind
-from mercato.platform import clock
+from mercato_contract import clock
 
 STORES = "/v1/commerce/stores"
 

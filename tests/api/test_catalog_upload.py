@@ -19,8 +19,8 @@ from tests.waiting import PATIENCE
 
 from mercato.features.catalogs import periods, switches, uploads
 from mercato.features.catalogs.tables import catalog_uploads
-from mercato.platform import clock
 from mercato.platform.db.tables import jobs
+from mercato_contract import clock
 from mercato_contract.wire import parse_instant, rfc3339
 
 STORES = "/v1/commerce/stores"

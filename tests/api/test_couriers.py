@@ -12,7 +12,7 @@ from tests.service import MerchantServer, Service
 
 from mercato.features.orders.privacy import erase_all
 from mercato.features.upkeep import Upkeep
-from mercato.platform import clock
+from mercato_contract import clock
 
 COURIER = {"name": "Sam Zqcourier", "phone": "+15550177", "trackingUrl": "https://track.example.com/zq1"}
 AT = "2099-01-31T18:30:00.000Z"

@@ -23,7 +23,7 @@ from mercato.features.catalogs import periods
 from mercato.features.events.sequencer import number
 from mercato.features.events.tables import sequencer
 from mercato.http.error_pages import PLACEHOLDERS, error_page
-from mercato.platform import clock
+from mercato_contract import clock
 from mercato_contract.problems import ORDER_ERROR_CODES, PROBLEMS
 
 PAGES = {code: error_page(code) for code in PROBLEMS}

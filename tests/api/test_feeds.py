@@ -23,7 +23,7 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks.model import OPERATOR_TYPES
-from mercato.platform import clock
+from mercato_contract import clock
 
 COMMERCE = "/v1/commerce/events"
 MARKETFRONT = "/v1/marketfront/events"

@@ -18,9 +18,9 @@ from mercato.asgi import operations
 from mercato.features.catalogs.dry_run import callback_url
 from mercato.features.orders import store_messages
 from mercato.http.operations import Operation
-from mercato.platform.wire import decode, walk
-from mercato.platform.wire.checks import alternatives
 from mercato.settings import MiB
+from mercato_contract.decoding import decode, walk
+from mercato_contract.decoding.checks import alternatives
 from mercato_contract.placements import MAX_BYTES
 from mercato_contract.refusals import Problem
 

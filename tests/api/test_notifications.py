@@ -16,8 +16,8 @@ from mercato.features.partners.tables import partners
 from mercato.features.webhooks.model import AS_OPERATORS, OPERATORS
 from mercato.features.webhooks.notifications import Notifications
 from mercato.features.webhooks.tables import deliveries, failing_partners, failing_stores
-from mercato.platform import clock
 from mercato_client import verify_webhook
+from mercato_contract import clock
 from mercato_contract.events import EndpointDisabledData, PartnerFailingData
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.webhooks import WebhookEndpointRequest

@@ -17,8 +17,8 @@ from tests.waiting import loop_timeout
 from mercato.features.partners import credentials, limits, queries
 from mercato.features.partners.credentials import NewKey
 from mercato.features.partners.model import PartnerKind, Surface, new_key
-from mercato.platform.clock import new_id
 from mercato_client.testing.caller import Answer
+from mercato_contract.clock import new_id
 
 PATH = "/v1/oauth/token"
 GUARDED = "/v1/marketfront/webhook-deliveries"

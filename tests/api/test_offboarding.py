@@ -17,8 +17,8 @@ from mercato.features.partners import accounts
 from mercato.features.partners.model import AccountError, PartnerKind
 from mercato.features.partners.tables import api_keys, partners
 from mercato.features.stores.tables import stores
-from mercato.platform import clock
 from mercato.platform.db.tables import jobs, metadata
+from mercato_contract import clock
 
 DISCOVER = "/v1/marketfront/stores/discover"
 STORES = "/v1/commerce/stores"

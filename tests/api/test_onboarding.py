@@ -11,7 +11,7 @@ from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
 from mercato.features.catalogs.tables import catalog_runs
-from mercato.platform import clock
+from mercato_contract import clock
 
 PATH = "/v1/commerce/onboarding/stores"
 

@@ -16,9 +16,9 @@ from tests.service import ITEM, Service
 
 from mercato.asgi import document, operations
 from mercato.http.openapi.schemas import EXAMPLES
-from mercato.platform.wire import Decoder
 from mercato_catalog.model import Built
 from mercato_contract.catalogs import CatalogSet
+from mercato_contract.decoding import Decoder
 from mercato_contract.problems import PROBLEMS
 
 DOCUMENT: Any = json.loads(document())

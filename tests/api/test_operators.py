@@ -17,8 +17,8 @@ from tests.waiting import PATIENCE
 
 from mercato.features import offboarding
 from mercato.features.partners import accounts
-from mercato.platform import clock
 from mercato.platform.telemetry import configure_logs
+from mercato_contract import clock
 
 __all__ = ["shell"]
 

@@ -21,10 +21,10 @@ from mercato.features.orders.cancellation_calls import CANCEL_KIND, CancelJob
 from mercato.features.orders.privacy import erase_all
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
-from mercato.platform import clock
 from mercato.platform.db.tables import jobs
 from mercato.platform.jobs import Job
 from mercato_client.testing.caller import Answer
+from mercato_contract import clock
 
 CHANGED_MIND = {"reason": "CHANGED_MIND", "message": "Ada ordered twice"}
 

@@ -23,10 +23,10 @@ from mercato.features.orders import placement, queries, resubmission
 from mercato.features.orders.privacy import erase_customer
 from mercato.features.orders.tables import order_submissions
 from mercato.features.webhooks.tables import deliveries, delivery_attempts
-from mercato.platform.clock import new_id
 from mercato.platform.db.tables import jobs
 from mercato.platform.jobs import enqueue
 from mercato_client.testing.caller import Answer
+from mercato_contract.clock import new_id
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}

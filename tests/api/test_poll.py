@@ -18,11 +18,11 @@ from mercato.cli import UnusableError
 from mercato.cli.poll import Poller, body_of, read_cursor, surface_of
 from mercato.cli.received import ReceivedWebhook
 from mercato.features.partners.model import Surface
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import Options
 from mercato_client import AsyncClient, verify_webhook
 from mercato_contract.signing import new_secret
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import Options
 
 SECRET = new_secret(b"\xfb".__mul__)
 

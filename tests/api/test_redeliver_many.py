@@ -16,9 +16,9 @@ from tests.waiting import PATIENCE
 from mercato.features.partners.model import PartnerKind
 from mercato.features.webhooks import redelivery
 from mercato.features.webhooks.redelivery import KIND
-from mercato.platform import clock
 from mercato.platform.db.engine import Database
 from mercato.platform.db.tables import jobs
+from mercato_contract import clock
 from mercato_contract.wire import rfc3339
 
 MANY = "/v1/marketfront/webhook-deliveries/redeliver"

@@ -18,9 +18,9 @@ from mercato.features.requests import log, queries
 from mercato.features.requests.queries import Filter, Refusal
 from mercato.features.requests.tables import refused_requests
 from mercato.features.upkeep import Upkeep
-from mercato.platform import clock
-from mercato.platform.clock import first_id, new_id, now
 from mercato.platform.db.errors import DatabaseUnavailable
+from mercato_contract import clock
+from mercato_contract.clock import first_id, new_id, now
 from mercato_contract.wire import rfc3339
 
 COMMERCE = "/v1/commerce/requests"

@@ -16,8 +16,8 @@ from mercato.features.stores import search
 from mercato.features.stores.tables import stores
 from mercato.features.stores.views import CARD_VERSION
 from mercato.features.upkeep import Upkeep
-from mercato.platform import clock
 from mercato.platform.db.tables import jobs as jobs_table
+from mercato_contract import clock
 from mercato_contract.stores import StoreCard
 
 KINDS = {

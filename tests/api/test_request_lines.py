@@ -18,8 +18,8 @@ from tests.waiting import PATIENCE
 from mercato.features import offboarding
 from mercato.features.orders import placement, resubmission
 from mercato.http import edge
-from mercato.platform.clock import now
 from mercato.platform.telemetry import configure_logs, logs
+from mercato_contract.clock import now
 
 STORES = "/v1/commerce/stores"
 Lines = Callable[[Service], list[dict[str, Any]]]

@@ -31,13 +31,13 @@ from mercato.features.orders.privacy import erase_all, erase_customer, erase_val
 from mercato.features.orders.tables import idempotency_keys, order_history, orders
 from mercato.features.upkeep import BATCH, REST, Prune, Upkeep
 from mercato.features.webhooks.tables import deliveries, delivery_attempts
-from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
 from mercato.platform.db.backup import backup
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.url import sqlite_path
+from mercato_contract import clock
 
 DELIVERY = {
     "mode": "DELIVERY_BY_MERCHANT",

@@ -15,8 +15,8 @@ from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import validation_log
 from mercato.features.webhooks.queries import delete_of_partner
 from mercato.features.webhooks.tables import answered_validations, deliveries, delivery_attempts
-from mercato.platform import clock
 from mercato.platform.db.errors import DatabaseUnavailable
+from mercato_contract import clock
 
 LOG = "/v1/commerce/webhook-deliveries"
 NO = {"errors": [{"code": "ITEM_UNAVAILABLE", "message": "No buns today."}]}

@@ -20,8 +20,8 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.tables import deliveries, failing_endpoints
-from mercato.platform import clock
 from mercato_client import verify_webhook
+from mercato_contract import clock
 
 FRONT = "/v1/marketfront/webhook-endpoints"
 POS = "/v1/commerce/webhook-endpoints"

@@ -12,8 +12,8 @@ from tests.service import Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
-from mercato.platform import clock
 from mercato_client.testing.caller import Answer
+from mercato_contract import clock
 
 ORDERS = "/v1/marketfront/orders"
 VALIDATE = f"{ORDERS}/validate"

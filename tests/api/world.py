@@ -9,7 +9,7 @@ from tests.service import CATALOG, Client, MerchantServer, Service
 from mercato.features.partners.model import PartnerKind, Surface
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.http.operations import Access, Operation
-from mercato.platform.clock import new_id, now
+from mercato_contract.clock import new_id, now
 from mercato_contract.events import EventType
 
 

@@ -10,7 +10,7 @@ from tests.console.provider import CLIENT_ID, CLIENT_SECRET, provider
 from tests.databases import sqlite_template
 from tests.service import service
 
-from mercato.platform.texts import Secret
+from mercato_contract.texts import Secret
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -10,9 +10,9 @@ from tests.console.test_jobs import add_dead
 from tests.console.visiting import operator_link
 from tests.service import Client, Service
 
-from mercato.platform.clock import new_id
 from mercato.platform.db.audit import audit
 from mercato.platform.telemetry.context import WorkContext, set_context
+from mercato_contract.clock import new_id
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -13,7 +13,7 @@ from tests.console.test_catalogs import publish
 from tests.console.visiting import operator_link, partner_link
 from tests.service import MerchantServer, Service
 
-from mercato.platform import clock
+from mercato_contract import clock
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

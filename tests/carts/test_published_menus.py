@@ -14,11 +14,11 @@ from tests.carts.random_store import RandomStore
 from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import outcome
 
-from mercato.platform.clock import new_id
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.carts.pricing import price
 from mercato_catalog.model import Built
 from mercato_contract.carts import LineItem
+from mercato_contract.clock import new_id
 from mercato_contract.money import minor_to_decimal
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")

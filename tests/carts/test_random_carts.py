@@ -16,11 +16,11 @@ from tests.carts.random_store import RandomStore, count
 from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import compiled
 
-from mercato.platform.clock import new_id
 from mercato_catalog.carts.pricing import MAX_FAULTS, price
 from mercato_catalog.carts.rules import StoreMenu, add_item, remove_item
 from mercato_client.testing.prices import booking_faults
 from mercato_contract.carts import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
+from mercato_contract.clock import new_id
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import Problem
 

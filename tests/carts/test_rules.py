@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, compiled
 
-from mercato.platform.clock import new_id
 from mercato_catalog.carts.errors import (
     CatalogSetRequired,
     ItemUnavailable,
@@ -17,6 +16,7 @@ from mercato_catalog.carts.errors import (
 from mercato_catalog.carts.pricing import price
 from mercato_catalog.carts.rules import StoreMenu, add_item, get_catalog_ref, remove_item, update_item
 from mercato_contract.carts import AddCartItemRequest, LineItem, RemoveCartItemRequest, UpdateCartItemRequest
+from mercato_contract.clock import new_id
 from mercato_contract.refusals import Problem, ValidationFailed
 
 STORE, SET, OLD_SET = uuid4(), uuid4(), uuid4()

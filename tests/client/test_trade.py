@@ -13,7 +13,6 @@ from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service, merchant, service
 
 from mercato.features.partners.model import PartnerKind
-from mercato.platform import clock
 from mercato_client import (
     AsyncClient,
     Client,
@@ -24,6 +23,7 @@ from mercato_client import (
     types,
     verify_webhook,
 )
+from mercato_contract import clock
 
 pytestmark = [only_sqlite, pytest.mark.parametrize("kind", KINDS)]
 

@@ -14,8 +14,8 @@ from aiohttp import BasicAuth, web
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
-from mercato.platform import clock
 from mercato_client.testing.server import app_of, listening
+from mercato_contract import clock
 
 KEY: Final = RSAKey.generate_key(2048, {"kid": "1"})
 CLIENT_ID: Final = "mercato console"

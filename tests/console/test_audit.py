@@ -9,10 +9,10 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Service
 
-from mercato.platform import clock
 from mercato.platform.db import audit as trail
 from mercato.platform.db.audit import audit
 from mercato.platform.telemetry.context import WorkContext, set_context
+from mercato_contract import clock
 
 
 async def change(mercato: Service, *, user: str, action: str, partner: Any = None, **detail: Any) -> None:

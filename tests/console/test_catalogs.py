@@ -15,7 +15,7 @@ from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import MerchantServer, Service
 
 from mercato.features.catalogs import queries
-from mercato.platform import clock
+from mercato_contract import clock
 from mercato_contract.wire import rfc3339
 
 

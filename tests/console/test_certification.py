@@ -16,7 +16,7 @@ from mercato.features import offboarding
 from mercato.features.certification.report import CheckOutcome, Exchange, Report, Verdict, count, sign
 from mercato.features.certification.tables import certification_reports
 from mercato.features.partners.vault import Vault
-from mercato.platform import clock
+from mercato_contract import clock
 
 
 def report(**changes: Any) -> Report:

@@ -8,8 +8,8 @@ from tests.service import MerchantServer, Service
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
-from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
+from mercato_contract import clock
 
 ADA = "ada@example.com"
 

@@ -20,7 +20,7 @@ from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
 from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
-from mercato.platform import clock
+from mercato_contract import clock
 
 GROUPS = ("Orders", "Stores", "Partners", "Runs", "Webhooks", "Refused requests")
 

@@ -19,9 +19,9 @@ from mercato.features.orders.tables import order_search
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in.roles import Role
 from mercato.features.upkeep import Upkeep
-from mercato.platform import clock
 from mercato.platform import jobs as queue
 from mercato.platform.db.tables import jobs
+from mercato_contract import clock
 from mercato_contract.placements import Customer
 
 

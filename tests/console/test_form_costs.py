@@ -19,7 +19,7 @@ from mercato.console.forms import MAX_FORM
 from mercato.console.screen import MERCHANTS, OPERATORS, STOREFRONTS
 from mercato.console.site import SCREENS
 from mercato.http.browsers import FORM
-from mercato.platform import clock
+from mercato_contract import clock
 
 MOST: Final = 9
 """A form costs at most as much CPU as so many ordinary JSON documents of 1 MiB."""

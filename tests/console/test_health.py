@@ -16,10 +16,10 @@ from tests.service import MerchantServer, Service
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.orders import operators
 from mercato.features.webhooks import endpoint_health
-from mercato.platform import clock
 from mercato.platform.db.engine import Read
 from mercato.platform.telemetry.metrics import BUCKETS, INTERVAL, Traffic, quantile
 from mercato.platform.telemetry.multiprocess import DIRECTORY
+from mercato_contract import clock
 
 
 async def test_health_shows_what_the_doctor_finds(mercato: Service):

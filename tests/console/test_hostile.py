@@ -29,10 +29,10 @@ from mercato.features.partners.limits import MAX_VISITS
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.http.head import Head
-from mercato.platform import clock
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.errors import RateLimited
 from mercato.settings import Settings
+from mercato_contract import clock
 
 
 @pytest.fixture

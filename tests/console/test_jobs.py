@@ -8,9 +8,9 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Service
 
-from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
 from mercato.platform.db.tables import jobs
+from mercato_contract import clock
 
 
 async def add_dead(mercato: Service, kind: str = "old.kind", *, error: str = "no hope", **values: Any) -> int:

@@ -16,8 +16,8 @@ from mercato.features.partners import accounts, credentials
 from mercato.features.partners.model import ApiKey, PartnerKind, is_whole
 from mercato.features.partners.webhook_tokens import get_webhook_tokens
 from mercato.features.sign_in import sessions
-from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
+from mercato_contract import clock
 
 
 def shown(page: Page) -> str:

@@ -20,10 +20,10 @@ from mercato.features.requests.queries import Filter, count_by_code, list_refuse
 from mercato.features.requests.tables import refused_requests
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform import clock
 from mercato.platform.db.audit import search_entries
 from mercato.platform.db.search import list_ids_ending
 from mercato.platform.jobs import list_dead, list_depths
+from mercato_contract import clock
 
 ID: Final = clock.new_id()
 CALLER: Final = Caller(ID, ID, Surface.MARKETFRONT, Limits())

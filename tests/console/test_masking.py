@@ -28,8 +28,8 @@ from mercato.features.sign_in.roles import Role
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.operators import mask_body, mask_reply
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform.clock import new_id
 from mercato.platform.db.audit import list_entries
+from mercato_contract.clock import new_id
 from mercato_contract.events import EventType
 from mercato_contract.placements import ClientContext, Customer, PickupFulfillment, ScheduleType
 

@@ -30,10 +30,10 @@ from mercato.features.sign_in import sign_on as providers
 from mercato.features.sign_in.model import Grant, People
 from mercato.features.sign_in.roles import Role
 from mercato.features.sign_in.sign_on import MAX_SIGN_INS_AT
-from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
-from mercato.platform.texts import Secret
 from mercato.settings import Settings, SettingsError
+from mercato_contract import clock
+from mercato_contract.texts import Secret
 
 LINK = "Sign in with single sign-on"
 COOKIE = "__Host-mercato-sign-on"

@@ -8,7 +8,7 @@ import pytest
 
 from mercato.console.order_words import OrderFacts, ago, sentence_of, span
 from mercato.features.orders.record import StoreAnswer, StoredCancellation
-from mercato.platform import clock
+from mercato_contract import clock
 from mercato_contract.orders import Actor, CancellationStatus, OrderState, OrderStatus
 from mercato_contract.problems import OrderError
 

@@ -21,7 +21,7 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform import clock
+from mercato_contract import clock
 
 
 async def _broken(_request: web.Request, _body: bytes) -> web.Response:

@@ -13,8 +13,8 @@ from mercato.features.partners import accounts
 from mercato.features.partners.model import Limits, PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
-from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
+from mercato_contract import clock
 
 
 def shown_once(page: Any) -> dict[str, str]:

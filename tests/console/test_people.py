@@ -24,9 +24,9 @@ from mercato.features.partners.queries import find_prefixes
 from mercato.features.sign_in import people
 from mercato.features.sign_in.model import Person
 from mercato.features.sign_in.roles import OPERATOR_ROLES, Role
-from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
 from mercato.platform.errors import Conflict
+from mercato_contract import clock
 
 INVITE = "Invite person"
 ADD = "Add passkey"

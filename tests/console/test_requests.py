@@ -11,7 +11,7 @@ from tests.service import Client, MerchantServer, Service
 from mercato.features.partners.model import PartnerKind
 from mercato.features.requests import queries
 from mercato.features.requests.queries import Filter, Refusal
-from mercato.platform import clock
+from mercato_contract import clock
 from mercato_contract.problems import OrderError
 
 

@@ -13,7 +13,7 @@ from mercato.console.screens.account import POWERS
 from mercato.console.site import SCREENS
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in.roles import ALLOWED, OPERATOR_ROLES, PARTNER_ROLES, Permission, Role
-from mercato.platform import clock
+from mercato_contract import clock
 
 OWNER, ADMIN, MANAGER, SUPPORT, READ_ONLY = (
     Role.OWNER, Role.ADMIN, Role.MANAGER, Role.SUPPORT, Role.READ_ONLY,

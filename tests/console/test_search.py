@@ -13,7 +13,7 @@ from tests.service import MerchantServer, Service
 from mercato.features.partners.model import Surface
 from mercato.features.webhooks import operators, queries
 from mercato.features.webhooks.queries import DeliveryFilter
-from mercato.platform import clock
+from mercato_contract import clock
 from mercato_contract.webhooks import DeliveryStatus
 
 

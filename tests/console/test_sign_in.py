@@ -22,9 +22,9 @@ from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.roles import Permission
-from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
 from mercato.platform.db.errors import DatabaseUnavailable
+from mercato_contract import clock
 
 
 async def test_the_landing_page_names_documentation_reference_and_console(mercato: Service):

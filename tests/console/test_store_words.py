@@ -28,7 +28,7 @@ from mercato.features.stores.views import ORDERS_UNSEEN_MESSAGE
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.store_health import list_failing_stores
 from mercato.features.webhooks.tables import failing_stores
-from mercato.platform import clock
+from mercato_contract import clock
 from mercato_contract.stores import StoreStatusValue
 
 CALLS = "/v1/commerce/webhook-deliveries"

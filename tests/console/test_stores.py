@@ -7,8 +7,8 @@ from tests.console.visiting import enter_as_operator, enter_as_partner, enter_wh
 from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
-from mercato.platform import clock
 from mercato.platform.db.audit import list_entries
+from mercato_contract import clock
 from mercato_contract.wire import rfc3339
 
 

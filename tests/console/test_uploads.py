@@ -9,7 +9,7 @@ import pytest
 from tests.calibration import plain_decoding_seconds
 
 from mercato.console.forms import MAX_PARTS, read_upload
-from mercato.platform.errors import InvalidRequest
+from mercato_contract.refusals import InvalidRequest
 
 TYPE = b"multipart/form-data; boundary=----WebKitFormBoundaryABC"
 NAMED = b'Content-Disposition: form-data; name="file"; filename="a.json"\r\n'

@@ -11,8 +11,8 @@ from tests.service import Client, Service
 from mercato.features.sign_in import people, sessions
 from mercato.features.sign_in.model import Grant, Person
 from mercato.features.sign_in.roles import Role
-from mercato.platform import clock
 from mercato.platform.db.engine import Database
+from mercato_contract import clock
 
 
 async def partner_link(client: Client, **wanted: Any) -> str:

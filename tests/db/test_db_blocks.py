@@ -10,9 +10,9 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mercato.features.webhooks.tables import failing_endpoints
-from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.statements import prepared_insert
+from mercato_contract.clock import new_id, now
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from mercato.platform.db.errors import UnusableUrl
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.servers import Servers, refuse_pooled_replica, refuse_pooler
 from mercato.platform.db.url import driver_url
-from mercato.platform.texts import Secret
 from mercato.settings import Settings
+from mercato_contract.texts import Secret
 
 pytestmark = only_postgresql
 

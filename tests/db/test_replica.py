@@ -22,7 +22,7 @@ from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.platform.db import replica as module
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import UnusableUrl
-from mercato.platform.texts import Secret
+from mercato_contract.texts import Secret
 
 WITHIN = 1.0
 """Seconds within which a write is visible everywhere, however busy the machine: a replica counts as fresh for less."""

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Column, MetaData, Table, insert, select, text
 
-from mercato.platform.clock import from_ms, new_id, to_ms
 from mercato.platform.db.engine import Database
 from mercato.platform.db.types import Id, Instant, now_ms
+from mercato_contract.clock import from_ms, new_id, to_ms
 from mercato_contract.wire import truncated
 
 from_1_to_9999 = st.datetimes(timezones=st.timezones())

@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import func, select
 
 from mercato.features.webhooks.tables import failing_endpoints
-from mercato.platform.clock import new_id, now
 from mercato.platform.db import write_behind
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.statements import prepared_insert
 from mercato.platform.db.write_behind import WriteBehind
+from mercato_contract.clock import new_id, now
 
 INSERT = prepared_insert(failing_endpoints, "partner_id", "url", "failing_since")
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mercato.platform.clock import zone
 from mercato_catalog.hours import HoursChange, edges_of, next_change
 from mercato_catalog.model import second_of_week
 from mercato_catalog.words import WEEK, merge_windows
+from mercato_contract.clock import zone
 
 HOUR, DAY = 3600, 86_400
 MINUTE = timedelta(minutes=1)

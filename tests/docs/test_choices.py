@@ -16,6 +16,7 @@ CODE = [
         "packages/contract/src",
         "packages/catalog/src",
         "packages/client/src",
+        "packages/outbound/src",
         "packages/mercato/src",
     )
 ]

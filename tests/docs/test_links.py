@@ -13,6 +13,7 @@ _ROOTS = (
     ROOT / "packages/contract/src",
     ROOT / "packages/catalog/src",
     ROOT / "packages/client/src",
+    ROOT / "packages/outbound/src",
 )
 _TEXTS = {".md", ".py", ".toml", ".html", ".yaml", ".service"}
 _NAMED = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:bin|json|md|py|service|toml|yaml))`")

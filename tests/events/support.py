@@ -11,8 +11,8 @@ from mercato.features.events.feed import Cursors, Feeds, Waiters
 from mercato.features.events.log import Event, append
 from mercato.features.events.sequencer import Sequencer
 from mercato.features.partners.model import Caller, Limits, Surface
-from mercato.platform import clock
 from mercato.platform.db.engine import Database, Write
+from mercato_contract import clock
 from mercato_contract.events import EventType
 from mercato_contract.feeds import FeedEvent
 

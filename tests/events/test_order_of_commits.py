@@ -16,8 +16,8 @@ from mercato.features.events import tables
 from mercato.features.events.feed import Feeds
 from mercato.features.events.log import delete_of_partner
 from mercato.features.events.sequencer import number
-from mercato.platform import clock
 from mercato.platform.db.engine import Database
+from mercato_contract import clock
 from mercato_contract.feeds import EventsQuery, FeedEvent
 
 

@@ -10,8 +10,8 @@ from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, SET, STORE, TEA, 
 
 from mercato.features.orders.checks import OrderCheck, check_order
 from mercato.features.stores.model import StoreRow
-from mercato.platform.clock import new_id
-from mercato.platform.wire import Decoder
+from mercato_contract.clock import new_id
+from mercato_contract.decoding import Decoder
 from mercato_contract.placements import OrderCore, PlaceOrderRequest
 from mercato_contract.problems import OrderError
 from mercato_contract.stores import Address

@@ -23,12 +23,12 @@ from mercato.features.orders.record import (
     order_lines,
 )
 from mercato.features.orders.rules import check_adjustment
-from mercato.platform.clock import new_id
-from mercato.platform.wire import Decoder
 from mercato.tools.price_proof import ProofOrder, verify_prices
 from mercato_catalog.carts.pricing import price
 from mercato_catalog.model import CompiledCatalog
 from mercato_contract.carts import LineItem
+from mercato_contract.clock import new_id
+from mercato_contract.decoding import Decoder
 from mercato_contract.money import MAX_MINOR, minor_to_decimal
 from mercato_contract.orders import AdjustmentType, AdjustOrderRequest
 from mercato_contract.placements import CommerceCart

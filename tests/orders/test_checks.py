@@ -33,12 +33,11 @@ from mercato.features.orders.amounts import Sums
 from mercato.features.orders.checks import OrderCheck, check_order
 from mercato.features.orders.errors import problem_of
 from mercato.features.stores.model import SoldOut
-from mercato.platform.clock import new_id
-from mercato.platform.errors import InvalidRequest
-from mercato.platform.wire import Decoder
 from mercato_catalog.building.build import MAX_NAME
+from mercato_contract.clock import new_id
+from mercato_contract.decoding import Decoder
 from mercato_contract.placements import OrderCore
-from mercato_contract.refusals import Problem, ValidationFailed
+from mercato_contract.refusals import InvalidRequest, Problem, ValidationFailed
 from mercato_contract.stores import Address
 
 LUNCH = [{"dayOfWeek": "Wednesday", "start": "11:00:00", "end": "14:00:00"}]

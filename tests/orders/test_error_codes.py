@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mercato.features.orders.errors import StoreClosed, problem_of
-from mercato.platform.wire.problem import Context, members_of
+from mercato.platform.problem_details import Context, members_of
 from mercato_contract.problems import ORDER_ERROR_CODES, PROBLEMS, OrderError
 
 HERE = Context(base_url="https://x.example", request_id="r", trace_id="0" * 32, accept=b"")

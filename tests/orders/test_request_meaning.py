@@ -16,8 +16,8 @@ from msgspec import inspect as info
 
 from mercato.features.orders.idempotency import meaning_of
 from mercato.features.orders.placement import placement_meaning
-from mercato.platform.wire import Decoder
 from mercato_contract.carts import DECIMAL
+from mercato_contract.decoding import Decoder
 from mercato_contract.money import canonical_decimal
 from mercato_contract.orders import AdjustOrderRequest, CancelOrderRequest
 from mercato_contract.placements import PlaceOrderRequest

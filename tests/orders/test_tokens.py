@@ -50,9 +50,9 @@ from mercato.features.orders.validation import (
     digest_of,
 )
 from mercato.features.partners.vault import Vault
-from mercato.platform.clock import new_id
 from mercato_catalog.carts.lines import choice_of
 from mercato_contract.carts import LineItem
+from mercato_contract.clock import new_id
 from mercato_contract.placements import PickupFulfillment, ScheduleType
 
 SUMS = Sums(

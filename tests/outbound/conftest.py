@@ -4,9 +4,9 @@ from ipaddress import ip_network
 import pytest
 from tests.servers import StubDns
 
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import Options
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import Options
 
 # 127.0.0.1 counts as public, 127.0.0.2 as internal.
 PUBLIC = AddressPolicy(extra_public=frozenset({ip_network("127.0.0.1/32")}))

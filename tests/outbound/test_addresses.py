@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.platform.outbound.guard import AddressPolicy, AddressVerdict
+from mercato_outbound.guard import AddressPolicy, AddressVerdict
 
 PUBLIC_ONLY = AddressPolicy()
 DEVELOPMENT = AddressPolicy(allow_private=True)

@@ -11,7 +11,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.platform.outbound.body import MAX_PARTS, STEP, BodyFault, BodyReader, BodyRefused, coding_of
+from mercato_outbound.body import MAX_PARTS, STEP, BodyFault, BodyReader, BodyRefused, coding_of
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "identity": bytes,

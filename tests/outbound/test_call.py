@@ -29,11 +29,11 @@ from tests.servers import (
 )
 from tests.waiting import PATIENCE, lengthening
 
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import EndpointResponse, Fault, Options, RequestFailed
 from mercato_contract import USER_AGENT
 from mercato_contract.signing import target, webhook_headers
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import EndpointResponse, Fault, Options, RequestFailed
 
 SECRET = "whsec_" + "YWFh" * 11
 DEVELOPMENT = AddressPolicy(allow_private=True)

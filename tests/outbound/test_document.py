@@ -8,8 +8,8 @@ from io import BytesIO
 import pytest
 from tests.waiting import PATIENCE
 
-from mercato.platform.outbound import document as document_module
-from mercato.platform.outbound.document import IN_MEMORY, Document, DocumentSpace
+from mercato_outbound import document as document_module
+from mercato_outbound.document import IN_MEMORY, Document, DocumentSpace
 
 PIECE = b"0123456789abcdef" * 4096
 

@@ -9,15 +9,15 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from tests.outbound.conftest import PUBLIC
 from tests.servers import StubDns, reply, serve
 
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.connections import (
+from mercato_outbound.client import Outbound
+from mercato_outbound.connections import (
     AddressRefused,
     GuardedResolver,
     SystemResolver,
     socket_factory,
 )
-from mercato.platform.outbound.guard import AddressPolicy, AddressVerdict
-from mercato.platform.outbound.results import Fault, Options, PulledDocument, RequestFailed
+from mercato_outbound.guard import AddressPolicy, AddressVerdict
+from mercato_outbound.results import Fault, Options, PulledDocument, RequestFailed
 
 OPEN = "93.184.215.14"
 

@@ -7,10 +7,10 @@ import pytest
 from tests.outbound.conftest import RecordedSleep
 from tests.servers import Peer, Request, Script, in_turn, raw, reply, serve
 
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.connections import MAX_HEADERS
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import Fault, Options, PulledDocument, RequestFailed
+from mercato_outbound.client import Outbound
+from mercato_outbound.connections import MAX_HEADERS
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import Fault, Options, PulledDocument, RequestFailed
 
 MENU = b'{"items": {}}'
 

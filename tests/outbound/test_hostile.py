@@ -8,8 +8,8 @@ from backports import zstd
 from tests.outbound.test_pull import MENU, failed, pulled
 from tests.servers import Script, drip, endless, hang, head, in_turn, raw, redirect, reply, reset, serve
 
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.results import Fault, PullLimits
+from mercato_outbound.client import Outbound
+from mercato_outbound.results import Fault, PullLimits
 
 SMALL = PullLimits(max_raw=100_000, max_decoded=1_000_000, waits=())
 SHORT = PullLimits(total=0.1, waits=())

@@ -27,9 +27,10 @@ from tests.servers import (
     serve,
 )
 
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import Address, AddressPolicy, AddressVerdict
-from mercato.platform.outbound.results import (
+from mercato_contract import USER_AGENT
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import Address, AddressPolicy, AddressVerdict
+from mercato_outbound.results import (
     Fault,
     NotModified,
     Options,
@@ -37,7 +38,6 @@ from mercato.platform.outbound.results import (
     PullLimits,
     RequestFailed,
 )
-from mercato_contract import USER_AGENT
 
 MENU = b'{"items": {}}'
 

@@ -20,9 +20,9 @@ from tests.servers import (
     serve,
 )
 
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import EndpointResponse, Options, RequestFailed
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import EndpointResponse, Options, RequestFailed
 
 LIMIT = 1024
 FIRST = reply(200, b"first")

@@ -15,10 +15,10 @@ from tests.outbound import internal_addresses as internal
 from tests.outbound.conftest import RecordedSleep
 from tests.servers import Server, StubDns, Tls, raw, reply, self_signed, serve
 
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.connections import AddressRefused, socket_factory
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import Fault, Options, RequestFailed
+from mercato_outbound.client import Outbound
+from mercato_outbound.connections import AddressRefused, socket_factory
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import Fault, Options, RequestFailed
 
 OPEN = "93.184.215.14"
 REFUSED = Fault.REFUSED_ADDRESS

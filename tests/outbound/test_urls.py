@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.platform.outbound.guard import AddressPolicy, AddressVerdict, UrlFault, UrlRefused, check_url
+from mercato_outbound.guard import AddressPolicy, AddressVerdict, UrlFault, UrlRefused, check_url
 
 PUBLIC_ONLY = AddressPolicy()
 

@@ -119,6 +119,12 @@ async def test_the_rules_alone_run_their_readme(tmp_path: Path):
     await check_page(ROOT / "packages/catalog/README.md", environment.python, tmp_path, {})
 
 
+async def test_guarded_calls_alone_run_their_readme(tmp_path: Path):
+    environment = Environment(tmp_path / "venv", "mercato-outbound")
+    assert not environment.distributions & {"mercato", "mercato_client", "mercato_catalog"}
+    await check_page(ROOT / "packages/outbound/README.md", environment.python, tmp_path, {})
+
+
 @only_sqlite
 async def test_the_client_alone_runs_its_readme(client: Environment, database_url: str, tmp_path: Path):
     page = ROOT / "packages/client/README.md"
@@ -154,7 +160,9 @@ async def test_the_service_installs_from_its_wheels_and_runs_the_demo(tmp_path: 
     assert "claims hold" in await run(command, "demo", cwd=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["mercato_contract", "mercato_catalog", "mercato_client", "mercato"])
+@pytest.mark.parametrize(
+    "name", ["mercato_contract", "mercato_catalog", "mercato_client", "mercato_outbound", "mercato"]
+)
 def test_every_distribution_has_a_wheel_and_a_source_archive_with_its_license(name: str):
     (wheel,) = DIST.glob(f"{name}-[0-9]*.whl")
     (source,) = DIST.glob(f"{name}-[0-9]*.tar.gz")

@@ -7,8 +7,8 @@ from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.callers import PURPOSE, Tokens
 from mercato.features.partners.model import PartnerKind
 from mercato.features.partners.vault import Vault
-from mercato.platform.clock import new_id
 from mercato.platform.db.engine import Database
+from mercato_contract.clock import new_id
 
 VAULT = Vault([b"0" * 32])
 TOKENS = Tokens(VAULT.derive(PURPOSE))

@@ -21,9 +21,9 @@ from mercato.features.partners.model import (
 from mercato.features.partners.tables import api_keys, partners, signing_secrets, webhook_tokens
 from mercato.features.partners.vault import Vault, VaultError
 from mercato.features.partners.webhook_tokens import set_webhook_token
-from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
+from mercato_contract.clock import new_id
 
 NOBODY = new_id()
 

@@ -20,12 +20,12 @@ from mercato.features.partners import accounts, credentials
 from mercato.features.partners.model import PREFIX_LENGTH
 from mercato.features.partners.vault import FILE
 from mercato.features.webhooks import endpoint_health
-from mercato.platform import clock
-from mercato.platform.clock import first_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database
 from mercato.platform.db.tables import audit as entries
 from mercato.platform.telemetry.context import WorkContext, set_context
+from mercato_contract import clock
+from mercato_contract.clock import first_id
 from mercato_contract.wire import rfc3339
 
 __all__ = ["fresh", "shell"]

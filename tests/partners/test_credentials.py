@@ -17,9 +17,9 @@ from mercato.features.partners.model import (
     digest,
     prefix,
 )
-from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
+from mercato_contract.clock import new_id
 
 DAY = timedelta(days=1)
 

@@ -9,8 +9,8 @@ from tests.partners.support import HandClock
 from mercato.features.partners import limits as module
 from mercato.features.partners.limits import Failures, Limiter, Quota, Visitors
 from mercato.features.partners.model import Caller, Limits, Surface
-from mercato.platform import clock
-from mercato.platform.clock import new_id
+from mercato_contract import clock
+from mercato_contract.clock import new_id
 
 MINUTE = timedelta(minutes=1)
 

@@ -10,7 +10,7 @@ from mercato.features.partners import model
 from mercato.features.partners.callers import PURPOSE, AccessToken, Claims, Tokens
 from mercato.features.partners.model import Surface
 from mercato.features.partners.vault import Vault
-from mercato.platform.clock import new_id
+from mercato_contract.clock import new_id
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 CLAIMS = Claims(new_id(), new_id(), 1_800_000_000)

@@ -15,8 +15,8 @@ from tests.waiting import PATIENCE
 from mercato.features.catalogs.builder import LARGE as OWN_PROCESS
 from mercato.features.catalogs.builder import SMALL, Builder, BuildOverrunError
 from mercato.features.catalogs.codings import decompress
-from mercato.platform.outbound.document import Document
 from mercato_catalog.model import BuildFailed, BuildRequest, Built
+from mercato_outbound.document import Document
 
 LARGE = json.dumps(
     {"items": {str(UUID(int=n)): {"name": "x" * 100, "basePrice": "1.00"} for n in range(2500)}}

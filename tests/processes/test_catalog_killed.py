@@ -18,8 +18,8 @@ from tests.processes.test_serve import until_status
 from tests.service import Client
 from tests.waiting import PATIENCE
 
-from mercato.platform import clock
 from mercato.platform.processes import CRASH_VARIABLE
+from mercato_contract import clock
 from mercato_contract.wire import rfc3339
 
 AHEAD = timedelta(seconds=3)

@@ -27,13 +27,14 @@ from mercato.features import doctor as checks
 from mercato.features.orders.tables import orders
 from mercato.features.partners.vault import FILE
 from mercato.features.webhooks.tables import deliveries, failing_endpoints, failing_stores
-from mercato.platform import clock, processes
+from mercato.platform import processes
 from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.tables import jobs
 from mercato.platform.jobs.worker import Worker
-from mercato.platform.texts import Secret
 from mercato.settings import Settings
+from mercato_contract import clock
+from mercato_contract.texts import Secret
 
 __all__ = ["fresh", "shell"]
 

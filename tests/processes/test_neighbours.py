@@ -29,8 +29,8 @@ from mercato.features.orders.resubmission import schedule
 from mercato.features.partners.model import Surface
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks import outbox
-from mercato.platform.clock import new_id
 from mercato.platform.db.engine import Write
+from mercato_contract.clock import new_id
 from mercato_contract.events import EventType
 from mercato_contract.orders import OrderState, OrderStatus
 

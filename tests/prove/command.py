@@ -16,7 +16,7 @@ from tests.prove.round import PROGRAMS, Plan, Result
 from tests.prove.state import State, load, save, table
 
 from mercato.platform.db.url import sqlalchemy_url
-from mercato.platform.texts import count_of
+from mercato_contract.texts import count_of
 
 BROKEN: Final = 1
 

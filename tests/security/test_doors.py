@@ -14,7 +14,7 @@ from mercato.asgi import operations
 from mercato.http.operations import Access
 from mercato.platform.telemetry.exposition import serve_metrics
 from mercato.platform.telemetry.metrics import Metrics
-from mercato.platform.texts import Secret
+from mercato_contract.texts import Secret
 
 OPEN = {
     "getAccessToken", "getOpenapi", "getLlms", "getCatalogSetSchema", "healthz", "readyz", "metrics", "docs",

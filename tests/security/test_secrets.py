@@ -22,7 +22,7 @@ from mercato.asgi import document
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.model import PATTERN, PartnerKind
 from mercato.platform.telemetry import configure_logs
-from mercato.platform.texts import Secret
+from mercato_contract.texts import Secret
 
 SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|headers|password|body)")
 """Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match, or are listed below."""
@@ -53,7 +53,7 @@ HARMLESS = {
     "platform.jobs.claim.Rotation.keys": "ordering keys",
     "platform.jobs.maintenance.DeadJob.ordering_key": "an ordering key",
     "platform.jobs.run.Job.ordering_key": "an ordering key",
-    "platform.outbound.results.EndpointResponse.body": "what a partner's server answered",
+    "mercato_outbound.results.EndpointResponse.body": "what a partner's server answered",
     "features.partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "features.partners.model.Partner.has_webhook_token": "yes or no",
     "console.guides.Guide.body": "a page of the documentation",

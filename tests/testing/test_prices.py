@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.documents import ONBOARDING, built
 
-from mercato.platform.clock import new_id
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.carts.pricing import price
 from mercato_catalog.model import served_id
 from mercato_client.testing import shopper, shops
 from mercato_client.testing.prices import Menu, UnknownItemError, corrupt, faults_of, total_of, with_tax
 from mercato_contract.carts import LineItem
+from mercato_contract.clock import new_id
 
 DOCUMENTS = {"pizzeria": shops.pizzeria(), "ramen": shops.ramen_house(), "grocery": shops.grocery()}
 SOUP, SALT, SIZE = (str(UUID(int=number)) for number in (1, 2, 3))

@@ -30,10 +30,10 @@ from tests.servers import (
 
 from mercato import cli
 from mercato.cli.verify import _print, diagnose
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import PullLimits
 from mercato.settings import load
 from mercato.tools.url_doctor import Level, UrlDoctor, UrlFinding
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import PullLimits
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 MENU = json.dumps({"items": {"a": {"name": "Tea", "basePrice": "1.00"}}}).encode()

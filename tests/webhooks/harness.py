@@ -24,8 +24,6 @@ from mercato.features.webhooks.model import KIND, DeliverJob
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.features.webhooks.sender import Sender
 from mercato.features.webhooks.tables import deliveries as delivery_rows
-from mercato.platform import clock
-from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import AnyRow, Database, Write
 from mercato.platform.db.tables import jobs
@@ -33,10 +31,12 @@ from mercato.platform.jobs import Job, Worker
 from mercato.platform.jobs.claim import Rotation, claim
 from mercato.platform.jobs.run import Run
 from mercato.platform.jobs.settle import settle
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import Options
+from mercato_contract import clock
+from mercato_contract.clock import new_id
 from mercato_contract.webhooks import WebhookDeliveryDetail
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import Options
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TOKEN = "tk_what-the-partner-gave-us"

@@ -16,9 +16,9 @@ from mercato.features.partners import accounts
 from mercato.features.partners.model import Surface
 from mercato.features.partners.webhook_tokens import set_webhook_token
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform.clock import new_id
 from mercato.platform.db.engine import Database
 from mercato.platform.db.tables import jobs
+from mercato_contract.clock import new_id
 from mercato_contract.webhooks import DeliveryStatus
 
 

@@ -16,12 +16,12 @@ from mercato.features.webhooks.attempts import LARGE
 from mercato.features.webhooks.model import KIND, PARTITIONS, partition_of
 from mercato.features.webhooks.tables import deliveries as delivery_rows
 from mercato.features.webhooks.tables import delivery_attempts
-from mercato.platform.clock import new_id
 from mercato.platform.db.engine import Write
 from mercato.platform.db.tables import jobs
 from mercato.platform.jobs import Worker
 from mercato.platform.jobs.maintenance import move_orphans, move_stranded
 from mercato.platform.jobs.run import MAX_LOSSES
+from mercato_contract.clock import new_id
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus

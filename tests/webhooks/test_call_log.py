@@ -13,7 +13,7 @@ from tests.webhooks.harness import TRACE, Harness
 from mercato.features.webhooks import deliveries
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.platform import errors
-from mercato.platform.clock import new_id
+from mercato_contract.clock import new_id
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryQuery
 from mercato_contract.wire import as_json

@@ -17,10 +17,10 @@ from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push
 from mercato.features.webhooks.queries import body_of, with_body
 from mercato.features.webhooks.tables import deliveries, delivery_attempts, failing_endpoints
-from mercato.platform import clock
-from mercato.platform.clock import first_id, new_id
 from mercato.platform.db.engine import Database
 from mercato.platform.db.tables import jobs
+from mercato_contract import clock
+from mercato_contract.clock import first_id, new_id
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
 

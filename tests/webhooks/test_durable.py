@@ -15,9 +15,9 @@ from mercato.features.webhooks.endpoint_health import enable
 from mercato.features.webhooks.model import KIND, MAX_FAULTS, DeliverJob
 from mercato.features.webhooks.tables import deliveries as delivery_rows
 from mercato.features.webhooks.tables import failing_endpoints
-from mercato.platform.clock import new_id
 from mercato.platform.jobs import Job, JobLost, JobOutcome, Worker
 from mercato.platform.jobs.maintenance import move_orphans
+from mercato_contract.clock import new_id
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
 

@@ -20,9 +20,9 @@ from mercato.features.partners.model import PartnerKind, Surface
 from mercato.features.partners.vault import Vault, load_keys
 from mercato.features.schema import SCHEMA
 from mercato.features.webhooks import attempts
-from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
+from mercato_contract.clock import new_id, now
 from mercato_contract.signing import new_secret, webhook_headers
 
 SECRET = new_secret(b"\xfb".__mul__)

@@ -21,11 +21,11 @@ from mercato.features.webhooks.endpoints import WebhookEndpoints
 from mercato.features.webhooks.model import PARTITIONS, DeliverJob
 from mercato.features.webhooks.outbox import fan_out
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Write
-from mercato.platform.outbound.guard import ANY_ADDRESS
+from mercato_contract.clock import new_id, now
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import WebhookEndpointRequest
+from mercato_outbound.guard import ANY_ADDRESS
 
 URL = "https://a.example/hooks"
 TYPE = EventType.CATALOG_SYNC_SUCCEEDED

@@ -17,8 +17,8 @@ from mercato.features.webhooks.model import CallResult, DeliveryNotFound
 from mercato.features.webhooks.queries import delete_of_orders, prune_deliveries
 from mercato.features.webhooks.tables import deliveries as delivery_rows
 from mercato.features.webhooks.tables import delivery_attempts
-from mercato.platform.clock import new_id
 from mercato.platform.db.tables import jobs
+from mercato_contract.clock import new_id
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryPage, WebhookDeliveryQuery
 from mercato_contract.wire import as_json

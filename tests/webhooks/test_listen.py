@@ -27,12 +27,12 @@ from mercato.cli import listen as listening_module
 from mercato.cli import received
 from mercato.cli.listen import MAX_BODY, Listener, below, receiving
 from mercato.cli.received import ReceivedWebhook, WebhookDisplay, lines_of
-from mercato.platform.clock import new_id
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import Options
+from mercato_contract.clock import new_id
 from mercato_contract.debugger.explain import Secret, SecretOrigin
 from mercato_contract.signing import new_secret, webhook_headers
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import Options
 
 __all__ = ["shell"]
 

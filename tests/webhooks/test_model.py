@@ -118,7 +118,7 @@ def test_the_body_is_the_standard_webhooks_envelope() -> None:
 
 
 def test_one_subject_keeps_its_partition_and_an_endpoint_has_few() -> None:
-    from mercato.platform.clock import new_id
+    from mercato_contract.clock import new_id
 
     partner, ids = new_id(), [new_id() for _ in range(200)]
     url = "https://a.example/hooks"

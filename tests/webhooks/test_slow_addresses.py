@@ -7,7 +7,7 @@ from mercato.features.webhooks.sender import (
     TRIAL_SECONDS,
     SlowAddresses,
 )
-from mercato.platform.clock import new_id
+from mercato_contract.clock import new_id
 
 HERE = new_id(), "https://a.example"
 

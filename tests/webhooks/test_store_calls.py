@@ -33,10 +33,10 @@ from mercato.features.partners import accounts
 from mercato.features.webhooks.calls import ConcurrencyLimiter, StoreCalls
 from mercato.features.webhooks.credentials import WebhookCredentials
 from mercato.features.webhooks.model import CallResult, StoreCall
-from mercato.platform import clock
-from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.telemetry import configure_logs
+from mercato_contract import clock
+from mercato_contract.clock import new_id
 
 pytestmark = (
     only_sqlite  # the database only holds the credentials, and test_webhook_credentials reads them from both

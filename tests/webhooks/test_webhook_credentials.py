@@ -16,10 +16,10 @@ from mercato.features.partners.webhook_tokens import UNBOUND, set_webhook_token
 from mercato.features.webhooks import credentials
 from mercato.features.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.platform import cache as platform_cache
-from mercato.platform.clock import new_id
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
 from mercato.platform.db.errors import DatabaseUnavailable
+from mercato_contract.clock import new_id
 
 
 def known(harness: Harness, *, limit: int = 10) -> WebhookCredentials:

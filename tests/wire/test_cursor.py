@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.pages import cursor_of
 from mercato_contract.refusals import ValidationFailed
 

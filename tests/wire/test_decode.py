@@ -7,10 +7,9 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from mercato.platform import errors
-from mercato.platform.wire import Decoder, QueryDecoder
+from mercato_contract.decoding import Decoder, QueryDecoder
 from mercato_contract.json_texts import MAX_DEPTH
-from mercato_contract.refusals import Problem, ValidationFailed
+from mercato_contract.refusals import InvalidRequest, Problem, ValidationFailed
 from mercato_contract.wire import REPEATABLE, Objection, Wire, parse_instant, parse_uuid, validator
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -47,7 +46,7 @@ def refused(body: bytes) -> Problem:
 
 def test_all_faults_of_a_request_are_listed_at_once_with_pointers():
     problem = refused(b'{"name":"toolong","lines":[{"quantity":"2"},{"itemId":"x","quantity":2147483648}]}')
-    assert isinstance(problem, errors.InvalidRequest)
+    assert isinstance(problem, InvalidRequest)
     assert [(fault.code, fault.pointer) for fault in problem.errors] == [
         ("VALIDATION_FAILED", "/name"),
         ("INVALID_REQUEST", "/lines/0/itemId"),
@@ -78,7 +77,7 @@ def test_all_faults_of_a_request_are_listed_at_once_with_pointers():
 )
 def test_a_body_that_is_not_json_is_reported_with_line_and_column(body: bytes, where: str):
     problem = refused(body)
-    assert isinstance(problem, errors.InvalidRequest)
+    assert isinstance(problem, InvalidRequest)
     assert [(fault.message, fault.pointer) for fault in problem.errors] == [
         (f"The body is not JSON{where}.", "")
     ]
@@ -104,7 +103,7 @@ class Ruled(Wire):
 
 
 def test_a_fault_of_a_types_rule_is_listed_with_all_other_faults():
-    with pytest.raises(errors.InvalidRequest) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         Decoder(Ruled)(b'{"word":"bad","two":{},"number":"x"}')
     assert [(fault.code, fault.message, fault.pointer) for fault in caught.value.errors] == [
         ("VALIDATION_FAILED", "word is bad.", "/word"),
@@ -214,7 +213,7 @@ def test_a_list_may_be_sent_in_several_parameters_and_unknown_ones_are_ignored()
     "text", [b"&limit=1&limit=2", b"&limit=1&limit=1", b"&limit=&limit=2", b"&%6cimit=1&limit=x"]
 )
 def test_any_other_parameter_is_refused_if_it_is_repeated(text: bytes):
-    with pytest.raises(errors.InvalidRequest) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         query(STORE + text + b"&" + STORE)
     assert [fault.message for fault in caught.value.errors] == [
         "The query parameter storeId is sent 2 times. Send it once.",

@@ -20,8 +20,8 @@ from mercato.features.orders.store_messages import (
     read_place,
     read_validate,
 )
-from mercato.platform.wire import Decoder
-from mercato.platform.wire.unknown import find_unknown
+from mercato_contract.decoding import Decoder
+from mercato_contract.decoding.unknown import find_unknown
 from mercato_contract.json_texts import MAX_DEPTH, MAX_REPAIRED, is_too_deep, name_byte, repair
 from mercato_contract.refusals import Problem
 from mercato_contract.wire import Wire

@@ -1,4 +1,4 @@
-"""Refusals as exceptions: the base class of all, and that of a value that isn't allowed.
+"""Refusals as exceptions: the base class of all, and those of a body and of a value that can't be read.
 
 Each class has its code, status and category, which are a contract. Nothing here knows HTTP beyond the status.
 """
@@ -55,3 +55,7 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's own word
 
 class ValidationFailed(Problem):
     kind = problems.VALIDATION_FAILED
+
+
+class InvalidRequest(Problem):
+    kind = problems.INVALID_REQUEST

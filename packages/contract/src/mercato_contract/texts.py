@@ -1,7 +1,8 @@
-"""Texts that show nothing."""
+"""Texts: counts with their noun, ids in messages, texts that nobody sees, and secrets that nothing shows."""
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 # White space, controls, and Unicode's property Default_Ignorable_Code_Point (fillers, joiners, marks of direction,
 # variation selectors, tags); beside them the braille pattern without dots and the interlinear annotations.
@@ -12,6 +13,8 @@ _UNSEEN: Final = (
 )
 _seen: Final = re.compile(f"[^{_UNSEEN}]").search
 
+_SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/)[^\s/]{8,}")
+
 
 def is_blank(text: str) -> bool:
     """Return whether nothing of the text is seen: it is empty, or has blanks and characters of no width alone."""
@@ -21,3 +24,60 @@ def is_blank(text: str) -> bool:
 def name_fault(name: str) -> str | None:
     """Return what is wrong with the name of a thing that people read, or None."""
     return "name must have a character that can be seen." if is_blank(name) else None
+
+
+def count_of(number: int, noun: str, plural: str | None = None) -> str:
+    """Return "1 loss" or "1,000 losses"; the plural takes an s unless it is given."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def without_secrets(text: str) -> str:
+    """Return the text with *** in place of what follows the prefix of a key, token, secret or one-time link."""
+    return _SECRET.sub(r"\1***", text)
+
+
+def shown(value: object) -> str:
+    """Return an id from a path for a message: short, without control characters, and without a key that was pasted."""
+    text = without_secrets(str(value))
+    return repr(text if len(text) <= 64 else text[:61] + "...")  # noqa: PLR2004
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Return the texts and numbers of decoded JSON, at any depth, as texts; without the names of members."""
+    match value:
+        case str():
+            yield value
+        case int() | float() if not isinstance(value, bool):
+            yield str(value)
+        case dict():
+            for below in value.values():
+                yield from texts_in(below)
+        case list():
+            for below in value:
+                yield from texts_in(below)
+        case _:
+            pass
+
+
+class Secret:
+    """A text that no repr, f-string or log shows; `reveal()` returns it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)

@@ -59,26 +59,26 @@ from mercato.features.webhooks.sender import Sender
 from mercato.features.webhooks.store_health import StoreHealth
 from mercato.features.webhooks.trouble import find_trouble
 from mercato.features.webhooks.validation_log import ValidationLog
-from mercato.platform import clock
-from mercato.platform.clock import Clock
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, open_database
 from mercato.platform.db.health import WriteProbe, measure_replication
 from mercato.platform.db.url import database_url
 from mercato.platform.jobs import Handler, Handlers, Worker
 from mercato.platform.jobs.maintenance import find_depths
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.document import DocumentSpace, NewDocument
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import Options
 from mercato.platform.processes import trim_memory
 from mercato.platform.telemetry import multiprocess, tracing
 from mercato.platform.telemetry.exposition import serve_metrics
 from mercato.platform.telemetry.logs import EventLog
 from mercato.platform.telemetry.metrics import Traffic
-from mercato.platform.texts import Secret
 from mercato.services import Core, Services
 from mercato.settings import Settings, SettingsError
+from mercato_contract import clock
+from mercato_contract.clock import Clock
+from mercato_contract.texts import Secret
+from mercato_outbound.client import Outbound
+from mercato_outbound.document import DocumentSpace, NewDocument
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import Options
 
 if TYPE_CHECKING:
     # Imported if they are set: they need extras.

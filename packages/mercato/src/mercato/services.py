@@ -31,15 +31,15 @@ from mercato.features.webhooks.endpoints import WebhookEndpoints
 from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.store_health import StoreHealth
 from mercato.features.webhooks.validation_log import ValidationLog
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.health import WriteProbe
 from mercato.platform.jobs import Worker
-from mercato.platform.outbound.client import Outbound
 from mercato.platform.telemetry.logs import EventLog
 from mercato.platform.telemetry.metrics import Traffic
 from mercato.settings import Settings
+from mercato_contract.clock import Clock, MakeId
+from mercato_outbound.client import Outbound
 
 if TYPE_CHECKING:
     # Imported if they are set: they need extras.

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from mercato.platform.texts import Secret
+from mercato_contract.texts import Secret
 
 PREFIX: Final = "MERCATO_"
 TEST_PREFIX: Final = "MERCATO_TEST_"

@@ -20,7 +20,6 @@ from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Upload
 from mercato.http.routing import COMMERCE_STORES
 from mercato.platform import errors
-from mercato.platform.wire.decode import read_cursor
 from mercato_catalog.carts.errors import MissingStoreId
 from mercato_contract.catalogs import (
     ActivateAt,
@@ -36,6 +35,7 @@ from mercato_contract.catalogs import (
     CatalogValidation,
     StoreIds,
 )
+from mercato_contract.decoding.decode import read_cursor
 from mercato_contract.pages import Page
 from mercato_contract.wire import Wire, instant, parse_http_date, parse_uuid
 

@@ -17,12 +17,12 @@ from mercato.features.stores.model import StoreNotFound
 from mercato.http.head import Head, bearer_token
 from mercato.http.operations import Access, Answer, Call, Operations, Refusals, problem_headers
 from mercato.platform import errors
+from mercato.platform.problem_details import Context, members_of
 from mercato.platform.telemetry.context import set_context
-from mercato.platform.wire.problem import Context, members_of
 from mercato.services import Services
 from mercato_contract.console import ConsoleLink, ConsoleLinkRequest
 from mercato_contract.problems import ProblemDetail
-from mercato_contract.refusals import Problem
+from mercato_contract.refusals import InvalidRequest, Problem
 from mercato_contract.wire import Wire, as_json, parse_uuid, redacted, rfc3339
 
 oauth = Operations(access=Access.PUBLIC, tag="Tokens")
@@ -95,7 +95,7 @@ def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, b
     answer_headers=("Cache-Control", "Pragma"),
     refusals=Refusals(TokenRefusal, "application/json", render),
     reads=("clientSecret",),
-    problems=(errors.InvalidRequest, errors.Unauthenticated, errors.RateLimited),
+    problems=(InvalidRequest, errors.Unauthenticated, errors.RateLimited),
 )
 async def get_access_token(call: Call[bytes, None]) -> Answer[TokenResponse]:
     """Exchange a marketfront key for an access token: OAuth 2.0 client credentials (RFC 6749).
@@ -198,8 +198,8 @@ def _basic(sent: bytes) -> tuple[str, bytes]:
         raise InvalidClientError("The HTTP Basic credentials aren't base64 of <key id>:<key>.") from None
 
 
-def _invalid(error: str, detail: str) -> errors.InvalidRequest:
-    return errors.InvalidRequest(detail, extensions={"error": error})
+def _invalid(error: str, detail: str) -> InvalidRequest:
+    return InvalidRequest(detail, extensions={"error": error})
 
 
 def _quotable(text: str) -> str:

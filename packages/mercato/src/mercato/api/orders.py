@@ -32,7 +32,7 @@ from mercato.http import operations
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
-from mercato.platform.wire.problem import ProblemFormat, detail_within, represent_detail
+from mercato.platform.problem_details import ProblemFormat, detail_within, represent_detail
 from mercato_catalog.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
 from mercato_contract.orders import (
     AdjustOrderRequest,

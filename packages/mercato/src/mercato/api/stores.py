@@ -18,9 +18,9 @@ from mercato.features.stores.rules import read_status_batch, read_status_update
 from mercato.features.stores.views import availability_of, store_of, storefront_of
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.http.routing import COMMERCE_STORES
-from mercato.platform.wire.decode import read_cursor
-from mercato.platform.wire.problem import detail_within
+from mercato.platform.problem_details import detail_within
 from mercato_catalog.model import CompiledCatalog
+from mercato_contract.decoding.decode import read_cursor
 from mercato_contract.discovery import DiscoverRequest, DiscoverResponse
 from mercato_contract.pages import Page
 from mercato_contract.refusals import Problem, ValidationFailed

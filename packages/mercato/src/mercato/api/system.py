@@ -18,9 +18,9 @@ from mercato.http.browsers import (
 from mercato.http.error_pages import STYLE, as_html, as_markdown
 from mercato.http.operations import Access, Answer, Call, Operations
 from mercato.platform import errors
+from mercato.platform.problem_details import prefers_markdown
 from mercato.platform.telemetry import METRICS_TYPE
 from mercato.platform.telemetry.exposition import is_loopback
-from mercato.platform.wire.problem import prefers_markdown
 from mercato.settings import Settings
 from mercato_contract.catalog_documents import SCHEMA_PATH, catalog_set_schema
 from mercato_contract.problems import PROBLEMS

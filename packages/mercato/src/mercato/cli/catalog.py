@@ -13,9 +13,6 @@ from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import Document, RefusedError, read_document, read_file, read_valid_document, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import cells, note, print_json, sanitize, say, truncate, width, wrap
-from mercato.platform.clock import new_id
-from mercato.platform.texts import count_of
-from mercato.platform.wire import Decoder
 from mercato.settings import MiB, Settings
 from mercato.tools.lint import LintFinding, LintReport, refused
 from mercato.tools.lint import lint as lint_document
@@ -37,9 +34,12 @@ from mercato_catalog.model import rule as choice_rule
 from mercato_catalog.validation.findings import Rule
 from mercato_contract.carts import LineItem
 from mercato_contract.catalogs import CatalogDiff, DiffList
+from mercato_contract.clock import new_id
+from mercato_contract.decoding import Decoder
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import Problem
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire
 
 MAX_ALIKE: Final = 10

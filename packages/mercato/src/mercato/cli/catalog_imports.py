@@ -12,12 +12,12 @@ from mercato.cli import FAILED, UnusableError
 from mercato.cli.inputs import STANDARD_INPUT, read_valid_document, settings, why_not
 from mercato.cli.options import Source
 from mercato.cli.output import note, sanitize, wrap
-from mercato.platform import clock
-from mercato.platform.texts import count_of
 from mercato.tools.imports.convert import Imported, UnknownCurrencyError, convert
 from mercato.tools.imports.draft import ImportOptions
 from mercato.tools.lint import lint
+from mercato_contract import clock
 from mercato_contract.refusals import Problem
+from mercato_contract.texts import count_of
 from mercato_contract.wire import as_json
 
 SHOWN: Final = 3

@@ -35,12 +35,12 @@ from mercato.features.certification.report import (
 from mercato.features.certification.report import verify as verify_report
 from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.vault import FILE, Vault, load_keys
-from mercato.platform import clock
 from mercato.platform.db.migrate import find_revision
 from mercato.platform.db.url import FILE as DATABASE
-from mercato.platform.texts import count_of
 from mercato.settings import Settings, load
 from mercato.tools.certify.suite import Check, Suite
+from mercato_contract import clock
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire, instant
 
 MAX_LINES: Final = 14

@@ -14,10 +14,10 @@ from mercato.features.sign_in import people, sessions
 from mercato.features.sign_in.model import Grant
 from mercato.features.sign_in.passkeys import site_url
 from mercato.features.sign_in.roles import Role
-from mercato.platform import clock
 from mercato.platform.telemetry.context import current_context
-from mercato.platform.texts import count_of
 from mercato.settings import Settings
+from mercato_contract import clock
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Instant, Wire, redacted, rfc3339
 
 console = group("console", "The console: sign in, invite people, end sessions.")

@@ -35,7 +35,7 @@ from mercato.features.partners.accounts import reseal as reseal_batch
 from mercato.features.partners.credentials import OVERLAP, NewKey
 from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
 from mercato.features.sign_in import people
-from mercato.platform import clock
+from mercato_contract import clock
 from mercato_contract.wire import Instant, Wire, instant, redacted
 
 key = group("key", "API keys: create, list, roll, revoke.")

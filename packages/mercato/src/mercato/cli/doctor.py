@@ -12,8 +12,8 @@ from mercato.cli.options import DataDir, Json
 from mercato.cli.output import finding, print_json, say
 from mercato.cli.session import opened
 from mercato.features.doctor import Check, Remedy, State, checks
-from mercato.platform import clock
 from mercato.settings import Settings, SettingsError, load
+from mercato_contract import clock
 from mercato_contract.wire import Wire
 
 _REMEDIES: Final = {

@@ -12,14 +12,14 @@ from msgspec import Struct
 
 from mercato.cli import UnusableError
 from mercato.features.catalogs.runs import pull_limits
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import NotModified, Options, RequestFailed
-from mercato.platform.wire.checks import uri_fault
 from mercato.settings import Settings, load
 from mercato_catalog.validation.findings import Rule
+from mercato_contract.decoding.checks import uri_fault
 from mercato_contract.signing import signing_key
 from mercato_contract.webhooks import MAX_SECRETS
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import NotModified, Options, RequestFailed
 
 STANDARD_INPUT: Final = "-"
 _CHUNK: Final = 1 << 20

@@ -25,8 +25,8 @@ from mercato.platform.jobs import (
     list_depths,
     revive_job,
 )
-from mercato.platform.texts import count_of
 from mercato.services import Core
+from mercato_contract.texts import count_of
 
 job = group("job", "Background work: list, revive.")
 

@@ -22,12 +22,12 @@ from mercato.cli.received import ReceivedWebhook, WebhookDisplay, forward_webhoo
 from mercato.cli.session import opened
 from mercato.features.partners import accounts
 from mercato.features.webhooks.explanations import list_own_secrets
-from mercato.platform import clock
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import AddressPolicy, UrlRefused, check_url
-from mercato.platform.outbound.results import Options
 from mercato_client.testing.server import listening
+from mercato_contract import clock
 from mercato_contract.debugger.explain import Secret, SecretOrigin, SignatureExplanation, Webhook, explain
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import AddressPolicy, UrlRefused, check_url
+from mercato_outbound.results import Options
 
 MAX_BODY: Final = 1 << 20
 MAX_REMEMBERED: Final = 1_000

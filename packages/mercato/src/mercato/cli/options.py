@@ -11,7 +11,7 @@ from uuid import UUID
 from cyclopts import App, Parameter, Token
 
 from mercato.cli import UnusableError
-from mercato.platform import clock
+from mercato_contract import clock
 from mercato_contract.wire import parse_instant
 
 MAX_LISTED: Final = 1000

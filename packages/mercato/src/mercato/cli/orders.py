@@ -31,10 +31,10 @@ from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.orders.tables import orders as orders_table
 from mercato.features.stores.operators import get_store_id
 from mercato.platform.db.search import shorten
-from mercato.platform.texts import count_of
 from mercato_contract.events import EventType
 from mercato_contract.orders import OrderState
 from mercato_contract.placements import CommerceLine
+from mercato_contract.texts import count_of
 
 order = group("order", "Orders: list, show, cancel.")
 

@@ -34,10 +34,10 @@ from mercato.features.partners.model import Limits, Partner, PartnerKind
 from mercato.features.partners.webhook_tokens import list_token_origins, set_webhook_token
 from mercato.features.stores.queries import list_webhook_urls
 from mercato.features.webhooks.outbox import change_event_url
-from mercato.platform import clock
-from mercato.platform.outbound.guard import AddressPolicy, call_fault
 from mercato.services import Core
+from mercato_contract import clock
 from mercato_contract.wire import Instant, Wire, redacted
+from mercato_outbound.guard import AddressPolicy, call_fault
 
 partner = group("partner", "Partners: organisations that use the network.")
 

@@ -14,15 +14,15 @@ from mercato.cli.inputs import read_file, why_not
 from mercato.cli.output import note
 from mercato.cli.received import ReceivedWebhook, forward_webhook
 from mercato.features.partners.model import Surface
-from mercato.platform import clock
-from mercato.platform.outbound.client import Outbound
 from mercato_client import AsyncClient
 from mercato_client.errors import MercatoError, NoAnswerError, ProblemError, UnreadableError
+from mercato_contract import clock
 from mercato_contract.debugger.explain import Secret, SecretOrigin, Webhook, explain
 from mercato_contract.events import Envelope
 from mercato_contract.feeds import FEED_PAGE, MAX_FEED_PAGE, MAX_WAIT, EventPage, FeedEvent
 from mercato_contract.signing import new_secret, webhook_headers
 from mercato_contract.wire import as_json, redacted
+from mercato_outbound.client import Outbound
 
 PAGE: Final = 20
 """Events that one page has: as many may come again when it is killed before their cursor is stored."""

@@ -13,11 +13,11 @@ import msgspec
 from msgspec import Struct
 
 from mercato.cli.output import finding, note, sanitize, say, truncate, view, width, wrap
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.results import EndpointResponse, Fault, RequestFailed
 from mercato_contract.debugger.explain import SignatureExplanation
 from mercato_contract.debugger.findings import ERROR
 from mercato_contract.wire import Instant, Wire, as_json, redacted
+from mercato_outbound.client import Outbound
+from mercato_outbound.results import EndpointResponse, Fault, RequestFailed
 
 MAX_REPLY: Final = 1 << 20
 FORWARD_SECONDS: Final = 30.0

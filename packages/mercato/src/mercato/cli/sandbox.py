@@ -19,10 +19,10 @@ from mercato.cli.failures import cannot_listen
 from mercato.cli.inputs import check_secrets, read_file, read_secret, read_secrets
 from mercato.cli.options import Port, between, group
 from mercato.cli.output import note, sanitize, truncate, width, wrap
-from mercato.platform.texts import count_of
 from mercato_client.testing.caller import ServiceError
 from mercato_client.testing.double import Double
 from mercato_client.testing.journal import VALID, Seen, line_of
+from mercato_contract.texts import count_of
 
 
 class CallDisplay:

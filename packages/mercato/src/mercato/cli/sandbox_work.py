@@ -12,7 +12,6 @@ import aiohttp
 
 from mercato.cli import FAILED
 from mercato.cli.output import sanitize
-from mercato.platform.texts import count_of
 from mercato_client.testing.caller import Caller, ServiceError
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.opening import Opening
@@ -20,6 +19,7 @@ from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_client.testing.shops import SHOPS
 from mercato_client.testing.storefront import Purchase, StorefrontDouble
 from mercato_client.testing.subscription import Subscription
+from mercato_contract.texts import count_of
 
 Say = Callable[[str], object]
 

@@ -17,7 +17,7 @@ from mercato.cli.session import opened
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Caller
 from mercato.features.webhooks.explanations import list_copies, list_own_secrets
-from mercato.platform import clock
+from mercato_contract import clock
 from mercato_contract.debugger.explain import (
     Secret,
     SecretOrigin,

@@ -19,8 +19,8 @@ from mercato.features.stores import operators
 from mercato.features.stores.operators import CallFailures, StoreDetail, StoreFilter, StoreSummary
 from mercato.features.stores.tables import stores as stores_table
 from mercato.features.stores.views import ORDERS_UNSEEN, ORDERS_UNSEEN_MESSAGE
-from mercato.platform import clock
 from mercato.platform.db.search import shorten
+from mercato_contract import clock
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
 from mercato_contract.wire import instant
 

@@ -14,19 +14,19 @@ from mercato.cli.inputs import read_file, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import finding, print_json, say, wrap
 from mercato.features.catalogs.runs import pull_limits
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.texts import count_of
-from mercato.platform.wire import Decoder
-from mercato.platform.wire.checks import uri_fault
 from mercato.settings import MiB, Settings
 from mercato.tools.lint import lint
 from mercato.tools.price_proof import PriceProof, ProofOrder, verify_prices
 from mercato.tools.url_doctor import Level, UrlDoctor, UrlFinding, without_query
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.validation.findings import Rule
+from mercato_contract.decoding import Decoder
+from mercato_contract.decoding.checks import uri_fault
 from mercato_contract.money import MoneyError
 from mercato_contract.refusals import Problem
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire
+from mercato_outbound.guard import AddressPolicy
 
 url = group("url", "URLs: doctor.")
 

@@ -31,15 +31,15 @@ from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.model import DELIVERY_WORDS
 from mercato.features.webhooks.operators import HIDDEN, is_about_order, mask_body, mask_reply
 from mercato.features.webhooks.queries import AttemptRow, DeliveryFilter, DeliveryRow
-from mercato.platform import clock, errors
+from mercato.platform import errors
 from mercato.platform.db.audit import audit
-from mercato.platform.outbound.guard import origin_of
-from mercato.platform.texts import count_of
 from mercato.services import Core
-from mercato_contract import USER_AGENT
+from mercato_contract import USER_AGENT, clock
 from mercato_contract.events import STORE_CALLS
+from mercato_contract.texts import count_of
 from mercato_contract.webhooks import DeliveryAttempt, DeliveryStatus
 from mercato_contract.wire import Instant, Wire, redacted
+from mercato_outbound.guard import origin_of
 
 webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an endpoint.")
 webhooks.command(

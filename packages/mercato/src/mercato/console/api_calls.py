@@ -20,7 +20,7 @@ from mercato.features.partners.model import Surface
 from mercato.http.head import Head
 from mercato.http.operations import Answer, Call, Operation
 from mercato.platform.errors import PayloadTooLarge
-from mercato.platform.wire.problem import represent
+from mercato.platform.problem_details import represent
 from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json
 

@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
 from mercato.console.times import UTC, read_field
-from mercato.platform.errors import InvalidRequest
-from mercato.platform.wire import QueryDecoder
+from mercato_contract.decoding import QueryDecoder
+from mercato_contract.refusals import InvalidRequest
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ from msgspec import Meta, Struct
 from mercato.console.forms import decode_fields, read_fields
 from mercato.console.screen import Visit
 from mercato.features.stores.model import StoreNotFound, StoreRow
-from mercato.platform.wire.decode import Decoder
 from mercato_catalog.model import CompiledCatalog, CompiledGroup, Key, rule
 from mercato_contract.carts import PricedCart
+from mercato_contract.decoding.decode import Decoder
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.stores import FulfillmentMode

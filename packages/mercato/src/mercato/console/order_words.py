@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR, STORE_UNREACHABLE
 from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
-from mercato.platform.texts import count_of
 from mercato_contract.orders import Actor, CancellationStatus, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.placements import PickupFulfillment
 from mercato_contract.problems import OrderError
+from mercato_contract.texts import count_of
 from mercato_contract.wire import parse_instant
 
 MAX_REASON: Final = 200

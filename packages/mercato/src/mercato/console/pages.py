@@ -21,7 +21,7 @@ from mercato.http.operations import (
     problem_headers,
 )
 from mercato.platform import errors
-from mercato.platform.wire.problem import Context
+from mercato.platform.problem_details import Context
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.refusals import Problem
 

@@ -25,12 +25,12 @@ from mercato.http.operations import Answer, Call, ReadBody, problem_headers
 from mercato.platform import errors
 from mercato.platform.db.engine import Write
 from mercato.platform.errors import Forbidden
-from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry.context import WorkContext, set_context
 from mercato.services import Services
-from mercato_contract.refusals import Problem
+from mercato_contract.refusals import InvalidRequest, Problem
 from mercato_contract.texts import name_fault
 from mercato_contract.wire import Wire, validator
+from mercato_outbound.guard import origin_of
 
 
 async def ask_for_link(call: Call[ReadBody, None], cookies: Cookies, *, status: int = 401) -> Answer[str]:
@@ -306,5 +306,5 @@ def _callback(query: bytes) -> Callback:
     try:
         fields = dict(parse_qsl(query.decode("ascii", "replace"), max_num_fields=20))
     except ValueError:
-        raise errors.InvalidRequest("The provider's answer has too many parameters.") from None
+        raise InvalidRequest("The provider's answer has too many parameters.") from None
     return msgspec.convert(fields, Callback)

@@ -17,7 +17,6 @@ from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.endpoint_health import FAILING, count_disabled, count_failing
 from mercato.features.webhooks.store_health import count_failing_stores, list_failing_stores
-from mercato.platform import clock
 from mercato.platform.db import health
 from mercato.platform.db.engine import Database, Read, open_database
 from mercato.platform.db.errors import DatabaseUnavailable
@@ -29,8 +28,9 @@ from mercato.platform.jobs import is_capped, list_depths
 from mercato.platform.jobs.worker import find_owner
 from mercato.platform.processes import WANTED_FILES, max_open_files
 from mercato.platform.telemetry.metrics import QueueDepth, ReplicaLag
-from mercato.platform.texts import count_of
 from mercato.settings import MiB, Settings
+from mercato_contract import clock
+from mercato_contract.texts import count_of
 from mercato_contract.wire import rfc3339
 
 MIN_FREE: Final = 512 * MiB

@@ -28,9 +28,9 @@ from mercato.features.stores.cache import TOPIC, publish_change
 from mercato.features.stores.tables import onboardings, stores
 from mercato.features.webhooks import queries as webhooks
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform.clock import Clock
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Database, Read
+from mercato_contract.clock import Clock
 from mercato_contract.feeds import StoreChangeKind
 from mercato_contract.orders import OrderState
 from mercato_contract.webhooks import DeliveryStatus

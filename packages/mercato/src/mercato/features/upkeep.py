@@ -26,10 +26,10 @@ from mercato.features.sign_in import sessions as console
 from mercato.features.stores import queries as stores
 from mercato.features.stores.search import enqueue_reindex
 from mercato.features.webhooks import queries as webhooks
-from mercato.platform.clock import Clock
 from mercato.platform.db import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
+from mercato_contract.clock import Clock
 
 log = structlog.get_logger("mercato.upkeep")
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from mercato.features.stores.catalogs import IDENTITY
 from mercato.http.head import Head
-from mercato.platform.errors import InvalidRequest, PayloadTooLarge, RateLimited, ServiceUnavailable
+from mercato.platform.errors import PayloadTooLarge, RateLimited, ServiceUnavailable
 from mercato.settings import MiB
+from mercato_contract.refusals import InvalidRequest
 
 Owner = int | str
 """The sender of a body: a partner's id as an integer, or the network of a client whose partner isn't known."""

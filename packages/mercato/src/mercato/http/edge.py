@@ -33,12 +33,12 @@ from mercato.platform.db.errors import is_unavailable
 from mercato.platform.errors import MethodNotAllowed, NotFound
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext, current_context, set_context
-from mercato.platform.texts import count_of, without_secrets
-from mercato.platform.wire.unknown import unknown_header
 from mercato.services import Services
 from mercato.settings import MiB
+from mercato_contract.decoding.unknown import unknown_header
 from mercato_contract.problems import OTHER, OrderError, ProblemDetail
 from mercato_contract.refusals import Problem
+from mercato_contract.texts import count_of, without_secrets
 from mercato_contract.wire import as_json
 
 NO_OPERATION: Final = "none"

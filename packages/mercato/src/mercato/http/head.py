@@ -9,9 +9,10 @@ from random import getrandbits
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from mercato.platform.clock import new_id_text
-from mercato.platform.errors import InvalidRequest, Unauthenticated
-from mercato.platform.wire.problem import Context, Origin
+from mercato.platform.errors import Unauthenticated
+from mercato.platform.problem_details import Context, Origin
+from mercato_contract.clock import new_id_text
+from mercato_contract.refusals import InvalidRequest
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(

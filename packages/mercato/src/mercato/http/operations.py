@@ -29,12 +29,12 @@ from msgspec.inspect import type_info
 from mercato.features.partners.model import Caller, Surface
 from mercato.http.head import Head
 from mercato.platform.errors import MethodNotAllowed, Unauthenticated, UnsupportedMediaType
+from mercato.platform.problem_details import Context, represent
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import WorkContext
-from mercato.platform.wire import Decoder, QueryDecoder
-from mercato.platform.wire.problem import Context, represent
-from mercato.platform.wire.unknown import find_unknown
 from mercato.services import Services
+from mercato_contract.decoding import Decoder, QueryDecoder
+from mercato_contract.decoding.unknown import find_unknown
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.refusals import Problem
 from mercato_contract.wire import Wire, parse_uuid, redacted

@@ -1,18 +1,14 @@
 """Refusals of a request itself. Each class has its code, status and category.
 
-The refusals of a feature are in its `errors.py`. `wire.problem` renders them (RFC 9457); nothing here knows HTTP beyond
-the status. Codes and categories are a contract: see `docs/reference/errors.md`.
+The refusals of a feature are in its `errors.py`. `problem_details` renders them (RFC 9457); nothing here knows HTTP
+beyond the status. Codes and categories are a contract: see `docs/reference/errors.md`.
 """
 
 from collections.abc import Iterable
 
-from mercato.platform.texts import shown
 from mercato_contract import problems
 from mercato_contract.refusals import Problem
-
-
-class InvalidRequest(Problem):
-    kind = problems.INVALID_REQUEST
+from mercato_contract.texts import shown
 
 
 class InvalidCursor(Problem):

@@ -14,12 +14,12 @@ from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.model import PartnerKind
 from mercato.features.schema import SCHEMA
 from mercato.http.server import serving
-from mercato.platform import clock
-from mercato.platform.clock import Clock
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
 from mercato.services import Services
 from mercato.settings import Settings
+from mercato_contract import clock
+from mercato_contract.clock import Clock
 
 BUSY_SECONDS: Final = 60.0
 """How long a request to a temporary service waits for its database: on a busy machine a demo is slow, but it works."""

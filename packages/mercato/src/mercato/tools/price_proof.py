@@ -6,7 +6,6 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato.platform.clock import new_id
 from mercato_catalog.carts.lines import check_bounds
 from mercato_catalog.carts.pricing import Priced, price
 from mercato_catalog.model import CompiledCatalog
@@ -19,6 +18,7 @@ from mercato_contract.carts import (
     PricedLineItem,
     Quantity,
 )
+from mercato_contract.clock import new_id
 from mercato_contract.money import (
     minor_to_decimal,
     to_minor,

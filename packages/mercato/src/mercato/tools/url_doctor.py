@@ -25,17 +25,19 @@ from cryptography.x509.oid import NameOID
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from mercato.platform.clock import now
-from mercato.platform.outbound.body import ACCEPT_ENCODING
-from mercato.platform.outbound.call import CHECK_SERVER, Pull, ResponseHead, connection_failure, elapsed_ms
-from mercato.platform.outbound.connections import (
+from mercato_contract.clock import now
+from mercato_contract.texts import count_of
+from mercato_contract.wire import Wire
+from mercato_outbound.body import ACCEPT_ENCODING
+from mercato_outbound.call import CHECK_SERVER, Pull, ResponseHead, connection_failure, elapsed_ms
+from mercato_outbound.connections import (
     MAX_ADDRESSES,
     AddressRefused,
     SystemResolver,
     open_session,
     socket_factory,
 )
-from mercato.platform.outbound.guard import (
+from mercato_outbound.guard import (
     DEVELOPMENT,
     AddressPolicy,
     AddressVerdict,
@@ -43,7 +45,7 @@ from mercato.platform.outbound.guard import (
     UrlRefused,
     check_url,
 )
-from mercato.platform.outbound.results import (
+from mercato_outbound.results import (
     Fault,
     NotModified,
     Options,
@@ -51,8 +53,6 @@ from mercato.platform.outbound.results import (
     PullLimits,
     RequestFailed,
 )
-from mercato.platform.texts import count_of
-from mercato_contract.wire import Wire
 
 MAX_NAMES: Final = 4
 """Names of a certificate that are listed."""

@@ -23,16 +23,16 @@ from mercato.features.stores.catalogs import Place
 from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import NotFound
-from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
-from mercato.platform.texts import count_of
-from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_catalog.diff import diff
 from mercato_catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, rule
 from mercato_contract.catalogs import CatalogDiff, DiffList
+from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Instant, Wire, parse_instant
+from mercato_outbound.guard import origin_of
 
 screens: Final = Screens(MERCHANTS | OPERATORS)
 

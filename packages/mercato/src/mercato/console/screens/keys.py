@@ -34,7 +34,7 @@ from mercato.features.webhooks.outbox import change_event_url
 from mercato.http.operations import Rate
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.errors import Forbidden, NotFound
-from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.stores import MAX_TOKEN
 from mercato_contract.wire import Wire, redacted

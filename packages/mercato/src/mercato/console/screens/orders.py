@@ -36,11 +36,10 @@ from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.queries import find_name_and_timezone
 from mercato.features.webhooks.operators import count_redeliverable, redeliver_all
 from mercato.features.webhooks.queries import DeliveryFilter
-from mercato.platform.clock import new_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read
-from mercato.platform.texts import count_of
-from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.clock import new_id
+from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.events import EventType
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
@@ -59,6 +58,7 @@ from mercato_contract.placements import (
     DeliveryType,
 )
 from mercato_contract.refusals import ValidationFailed
+from mercato_contract.texts import count_of
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant, validator
 

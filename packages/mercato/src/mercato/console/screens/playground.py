@@ -35,12 +35,12 @@ from mercato.console.order_form import (
 from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.model import StoreNotFound, StoreRow
-from mercato.platform.clock import new_id
-from mercato.platform.errors import InvalidRequest
 from mercato_catalog.model import CompiledCatalog, CompiledItem
 from mercato_contract.carts import PricedCart, PricedLineItem
+from mercato_contract.clock import new_id
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest, DiscoverResponse
 from mercato_contract.money import minor_to_decimal
+from mercato_contract.refusals import InvalidRequest
 from mercato_contract.stores import FulfillmentMode
 from mercato_contract.wire import Wire, redacted
 

@@ -14,7 +14,7 @@ from mercato.features.requests.queries import Filter, Refusal, find_refused, lis
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import NotFound
-from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.problems import PROBLEMS
 from mercato_contract.wire import Instant, Wire, parse_instant, parse_uuid, validator

@@ -18,7 +18,7 @@ from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.operators import list_stores_of
 from mercato.features.webhooks.operators import list_rows_of
 from mercato.platform.db.engine import Read
-from mercato.platform.texts import without_secrets
+from mercato_contract.texts import without_secrets
 from mercato_contract.wire import Wire, redacted
 
 screens: Final = Screens(EVERYBODY)

@@ -22,8 +22,8 @@ from mercato.features.stores.operators import StoreFilter, StoreSummary
 from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.features.webhooks.queries import DeliveryFilter, list_rows, list_warnings
 from mercato.platform.db.engine import Read
-from mercato.platform.wire.decode import page_of, read_cursor
 from mercato_catalog.model import CompiledCatalog
+from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.discovery import DiscoveredStore, DiscoverRequest
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.money import minor_to_decimal

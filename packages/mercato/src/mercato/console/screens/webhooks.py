@@ -28,13 +28,13 @@ from mercato.features.webhooks.model import (
 from mercato.features.webhooks.queries import MAX_SEARCHED, DeliveryFilter, DeliveryRow
 from mercato.platform.db.engine import Read
 from mercato.platform.telemetry import tracing
-from mercato.platform.texts import count_of
-from mercato.platform.wire.decode import read_cursor
 from mercato_contract.debugger.findings import SignatureExplanation
+from mercato_contract.decoding.decode import read_cursor
 from mercato_contract.events import STORE_CALLS, EventType
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.pages import Page as PageQuery
 from mercato_contract.refusals import ValidationFailed
+from mercato_contract.texts import count_of
 from mercato_contract.webhooks import (
     MAX_BODY,
     MAX_HEADERS,

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from mercato.platform.outbound.document import Document
 from mercato.platform.processes import exit_with_parent, limit_memory
 from mercato_catalog.model import BuildRequest, Built, Result
+from mercato_outbound.document import Document
 
 TINY: Final = 4 * 1024
 """Bytes up to which a document is built in place. The worst take a millisecond for each KiB, and eight at once from

@@ -12,18 +12,18 @@ from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import faults_of, warnings_of
 from mercato.features.catalogs.uploads import Receive
 from mercato.platform.errors import RateLimited
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.document import Document, NewDocument
-from mercato.platform.outbound.results import NotModified, PullLimits, RequestFailed
-from mercato.platform.wire import Decoder
-from mercato.platform.wire.checks import refuse, uri_fault
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.diff import diff
 from mercato_catalog.model import NO_ONBOARDING, BuildFailed, BuildRequest, Built, Unchanged
 from mercato_catalog.validation.findings import Rule
 from mercato_contract.catalogs import CatalogFault, CatalogValidation
+from mercato_contract.decoding import Decoder
+from mercato_contract.decoding.checks import refuse, uri_fault
 from mercato_contract.json_texts import is_too_deep, without_mark
 from mercato_contract.wire import Wire
+from mercato_outbound.client import Outbound
+from mercato_outbound.document import Document, NewDocument
+from mercato_outbound.results import NotModified, PullLimits, RequestFailed
 
 CONCURRENCY: Final = 2
 """Dry runs of one partner at a time: all partners share one building process."""

@@ -1,9 +1,9 @@
 """Refusals of catalogs, their runs and switches."""
 
 from mercato.platform.errors import Conflict
-from mercato.platform.texts import shown
 from mercato_contract import problems
 from mercato_contract.refusals import Problem
+from mercato_contract.texts import shown
 
 
 class CatalogSetNotFound(Problem):

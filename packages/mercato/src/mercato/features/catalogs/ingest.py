@@ -26,18 +26,18 @@ from mercato.features.catalogs.switches import INTERNAL_ERROR, EndedRun, Switche
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.queries import StorageQuota
 from mercato.platform import errors, processes
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.jobs import Done, Job, JobOutcome, enqueue, fence
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.document import NewDocument
-from mercato.platform.outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import set_partner
 from mercato_catalog.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato_catalog.validation.findings import Rule
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
+from mercato_contract.clock import Clock, MakeId
 from mercato_contract.wire import Wire, as_json
+from mercato_outbound.client import Outbound
+from mercato_outbound.document import NewDocument
+from mercato_outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
 
 log = structlog.get_logger("mercato.catalog")
 

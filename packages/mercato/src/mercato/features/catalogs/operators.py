@@ -14,9 +14,9 @@ from mercato.features.catalogs.tables import catalog_owners as owners
 from mercato.features.catalogs.tables import catalog_runs as runs
 from mercato.features.catalogs.tables import catalog_sets as sets
 from mercato.features.catalogs.tables import stores
-from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read
 from mercato_contract.catalogs import CatalogFault, RunStatus
+from mercato_contract.clock import first_id
 
 _faults: Final = msgspec.json.Decoder(tuple[CatalogFault, ...])
 

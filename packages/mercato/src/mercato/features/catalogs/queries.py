@@ -18,10 +18,10 @@ from mercato.features.compression import compress, decompress
 from mercato.platform.cache import Cache
 from mercato.platform.db.engine import AnyRow, Database, Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
-from mercato.platform.wire.decode import take_bounded
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.model import CompiledCatalog
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
+from mercato_contract.decoding.decode import take_bounded
 from mercato_contract.wire import as_json
 
 COMPILED: Final = "compiled"

@@ -14,12 +14,12 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.platform.outbound.results import PullLimits
 from mercato.settings import Settings
 from mercato_catalog.model import Finding
 from mercato_catalog.validation.findings import Rule
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.wire import instant_fault, parse_instant
+from mercato_outbound.results import PullLimits
 
 OPEN: Final = (RunStatus.QUEUED, RunStatus.PULLING, RunStatus.PROCESSING)
 """The states that aren't terminal."""

@@ -19,7 +19,6 @@ from mercato.features.catalogs.errors import ActivationNotPending, CatalogSetExp
 from mercato.features.catalogs.runs import OPEN, Owner, Run
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.platform import processes
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.jobs import (
     Done,
@@ -34,6 +33,7 @@ from mercato.platform.jobs import (
     finish,
 )
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
+from mercato_contract.clock import Clock, MakeId
 from mercato_contract.wire import Wire, rfc3339
 
 log = structlog.get_logger("mercato.catalog")

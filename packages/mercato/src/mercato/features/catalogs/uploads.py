@@ -17,7 +17,7 @@ from mercato.features.catalogs.tables import catalog_uploads as uploads
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.errors import RateLimited
-from mercato.platform.outbound.document import Document, in_thread
+from mercato_outbound.document import Document, in_thread
 
 if sys.version_info >= (3, 14):
     from compression import zstd

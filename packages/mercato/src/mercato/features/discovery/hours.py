@@ -6,9 +6,9 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-from mercato.platform.clock import from_ms, to_ms, zone
 from mercato_catalog.hours import HoursChange, edges_of, is_within, next_change
 from mercato_catalog.model import Windows, second_of_week
+from mercato_contract.clock import from_ms, to_ms, zone
 
 INDEFINITELY: Final = 2**63 - 1
 """The end of a pause until further notice."""

@@ -14,10 +14,9 @@ from mercato.features.discovery.geometry import RINGS, Circle, circle_of, metres
 from mercato.features.discovery.hours import Openings
 from mercato.features.discovery.queries import Hit, Search
 from mercato.features.discovery.text import EncodedDiscoverResponse, text_query_of
-from mercato.platform import errors
-from mercato.platform.clock import Clock, to_ms
 from mercato.platform.db.engine import Database, Read
-from mercato.platform.wire.checks import refuse
+from mercato_contract.clock import Clock, to_ms
+from mercato_contract.decoding.checks import refuse
 from mercato_contract.discovery import (
     EXACT_COUNT,
     INCOMPLETE_LOCATION,
@@ -27,6 +26,7 @@ from mercato_contract.discovery import (
     mode_fault,
 )
 from mercato_contract.problems import OrderError
+from mercato_contract.refusals import InvalidRequest
 from mercato_contract.stores import FulfillmentMode, StoreStatusValue
 from mercato_contract.wire import as_json, instant
 
@@ -190,8 +190,8 @@ def _place(location: Location) -> tuple[float, float]:
     longitude = location.longitude if location.longitude is not None else location.lng
     if latitude is not None and longitude is not None:
         return latitude, longitude
-    reason = OrderError(code=errors.InvalidRequest.code, message=INCOMPLETE_LOCATION, pointer="/location")
-    raise errors.InvalidRequest(INCOMPLETE_LOCATION, errors=[reason])
+    reason = OrderError(code=InvalidRequest.code, message=INCOMPLETE_LOCATION, pointer="/location")
+    raise InvalidRequest(INCOMPLETE_LOCATION, errors=[reason])
 
 
 def _mode(request: DiscoverRequest) -> FulfillmentMode | None:

@@ -28,9 +28,8 @@ from mercato.platform.db.engine import AnyRow, Database, Read
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.db.statements import prepared
 from mercato.platform.errors import InvalidCursor
-from mercato.platform.texts import shown
-from mercato.platform.wire.decode import take_bounded
 from mercato_contract import problems
+from mercato_contract.decoding.decode import take_bounded
 from mercato_contract.events import EVENTS, NOT_IN_FEEDS, Envelope
 from mercato_contract.feeds import (
     EventPage,
@@ -42,6 +41,7 @@ from mercato_contract.feeds import (
     StoreChangePage,
 )
 from mercato_contract.refusals import Problem, ValidationFailed
+from mercato_contract.texts import shown
 from mercato_contract.wire import rfc3339
 
 log = structlog.get_logger("mercato.events")

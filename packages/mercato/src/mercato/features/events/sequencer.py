@@ -39,11 +39,11 @@ from mercato.features.events.tables import (
     store_changes,
     store_sequences,
 )
-from mercato.platform.clock import Clock
 from mercato.platform.db.engine import AnyRow, Database, Write
 from mercato.platform.db.errors import repeat
 from mercato.platform.db.statements import conflicting_insert, prepared, prepared_update
 from mercato.platform.db.types import Dialect, Id
+from mercato_contract.clock import Clock
 from mercato_contract.feeds import StoreChangeKind
 
 log = structlog.get_logger("mercato.events")

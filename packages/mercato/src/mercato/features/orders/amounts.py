@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import astuple, replace
 
 from mercato.features.orders.errors import ItemPriceChanged
-from mercato.platform.wire.decode import Member, decoded, one_line
+from mercato_contract.decoding.decode import Member, decoded, one_line
 from mercato_contract.money import (
     MAX_MINOR,
     MIN_MINOR,

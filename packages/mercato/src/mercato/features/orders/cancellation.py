@@ -41,10 +41,10 @@ from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancella
 from mercato.features.orders.submission import end_submission
 from mercato.features.partners.model import Caller
 from mercato.platform import processes
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.wire.problem import MakeOrigin, detail_of
+from mercato.platform.problem_details import MakeOrigin, detail_of
+from mercato_contract.clock import Clock, MakeId
 from mercato_contract.orders import CancellationStatus, CancelOrderRequest, OrderState, OrderStatus
 from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json, redacted

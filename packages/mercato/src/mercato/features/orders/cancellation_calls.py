@@ -32,7 +32,6 @@ from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import CallRecord, record_store_call, update_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.platform import processes
-from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.jobs import (
     Done,
@@ -46,6 +45,7 @@ from mercato.platform.jobs import (
     finish,
 )
 from mercato.platform.telemetry.context import set_partner
+from mercato_contract.clock import Clock
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import CancellationStatus, OrderState
 from mercato_contract.signing import target

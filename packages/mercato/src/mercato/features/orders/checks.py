@@ -22,15 +22,15 @@ from mercato.features.orders.store_messages import payment_fault
 from mercato.features.stores.cache import Menus
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.views import availability_of
-from mercato.platform.clock import Clock, MakeId, zone
 from mercato.platform.gazetteer import country_of
-from mercato.platform.wire.decode import refusal
-from mercato.platform.wire.walk import FieldFault
 from mercato_catalog.carts.errors import CartFault, ItemUnavailable
 from mercato_catalog.carts.lines import check_bounds
 from mercato_catalog.carts.pricing import Priced, price
 from mercato_catalog.model import CompiledCatalog
 from mercato_contract.carts import LineItem
+from mercato_contract.clock import Clock, MakeId, zone
+from mercato_contract.decoding.decode import refusal
+from mercato_contract.decoding.walk import FieldFault
 from mercato_contract.money import MoneyError, decimal_to_minor, minor_to_decimal, quote
 from mercato_contract.placements import (
     TIME_REQUIRED,

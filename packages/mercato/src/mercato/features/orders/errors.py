@@ -6,11 +6,11 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from mercato.platform.texts import shown
 from mercato_catalog.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
 from mercato_contract import problems
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, PROBLEMS, OrderError
 from mercato_contract.refusals import Problem, ValidationFailed
+from mercato_contract.texts import shown
 
 RETRY_SECONDS: Final = 5
 """The Retry-After of a request whose store didn't answer."""

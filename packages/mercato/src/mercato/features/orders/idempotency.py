@@ -26,7 +26,7 @@ from mercato.features.orders.tables import orders
 from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_update
-from mercato.platform.wire.problem import ProblemFormat
+from mercato.platform.problem_details import ProblemFormat
 from mercato_contract.money import canonical_decimal
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.signing import hmac_sha256

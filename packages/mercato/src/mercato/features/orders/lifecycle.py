@@ -30,8 +30,8 @@ from mercato.features.orders.rules import ProgressChange
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push_all
-from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
+from mercato_contract.clock import MakeId
 from mercato_contract.events import EventType, OrderCancelledData
 from mercato_contract.money import to_text
 from mercato_contract.orders import STATE_TRANSITIONS, Actor, CancellationStatus, OrderState

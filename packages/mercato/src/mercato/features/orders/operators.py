@@ -28,9 +28,9 @@ from mercato.features.stores.queries import find_store
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.operators import HIDDEN
 from mercato.features.webhooks.outbox import is_pushed
-from mercato.platform.clock import Clock, first_id
 from mercato.platform.db.engine import Read
 from mercato.platform.db.search import get_id
+from mercato_contract.clock import Clock, first_id
 from mercato_contract.events import EventType
 from mercato_contract.money import to_text
 from mercato_contract.orders import OrderAdjustment, OrderState, OrderStatus, TimelineEntry

@@ -54,12 +54,12 @@ from mercato.features.orders.validation import OrderTokens, TokenExpired, Valida
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import ORDER_BYTES, StorageQuota
 from mercato.platform import processes
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import ServiceUnavailable
 from mercato.platform.gazetteer import country_of
-from mercato.platform.wire.problem import MakeOrigin, detail_of
+from mercato.platform.problem_details import MakeOrigin, detail_of
+from mercato_contract.clock import Clock, MakeId
 from mercato_contract.money import is_zero
 from mercato_contract.orders import Actor
 from mercato_contract.placements import PlaceOrderRequest

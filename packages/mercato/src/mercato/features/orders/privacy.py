@@ -43,11 +43,11 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.search import ESCAPE, pattern_of
 from mercato.platform.db.write_behind import FLUSH_SECONDS
-from mercato.platform.texts import texts_in
 from mercato_contract.events import Envelope, EventType, OrderCancelledData, OrderEventData, WebhookOrder
 from mercato_contract.orders import Order, TimelineEntry
 from mercato_contract.placements import NO_CONTEXT, ClientContext, Customer, DeliveryFulfillment, Fulfillment
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
+from mercato_contract.texts import texts_in
 from mercato_contract.wire import Wire, as_json
 
 _O = TypeVar("_O", Order, WebhookOrder)

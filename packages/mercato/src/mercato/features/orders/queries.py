@@ -46,12 +46,12 @@ from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.tables import partners
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.types import Instant
-from mercato.platform.wire.decode import take_bounded
+from mercato_contract.clock import first_id
+from mercato_contract.decoding.decode import take_bounded
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import Actor, Courier, OrderState, OrderStatus
 from mercato_contract.placements import ClientContext, Customer, Fulfillment

@@ -17,7 +17,6 @@ from mercato.features.orders.lifecycle import STORE_UNREACHABLE, Lifecycle, Orde
 from mercato.features.orders.record import StoreAnswer
 from mercato.features.orders.submission import Submission, SubmissionOutcome, Submitter, end_submission
 from mercato.platform import processes
-from mercato.platform.clock import Clock
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import repeat
@@ -33,6 +32,7 @@ from mercato.platform.jobs import (
     finish,
 )
 from mercato.platform.telemetry.context import set_partner
+from mercato_contract.clock import Clock
 from mercato_contract.wire import Wire
 
 log = structlog.get_logger("mercato.orders")

@@ -19,7 +19,7 @@ from mercato.features.orders.errors import (
 from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer, take_notes, with_notes
 from mercato.features.orders.store_messages import Quote
 from mercato.platform.errors import Conflict
-from mercato.platform.wire.checks import refuse, uri_fault
+from mercato_contract.decoding.checks import refuse, uri_fault
 from mercato_contract.money import MoneyError, to_minor, to_text
 from mercato_contract.orders import (
     MAX_ADJUSTMENTS,

@@ -26,13 +26,13 @@ from mercato.features.orders.submission import end_submission
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
 from mercato.platform import processes
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import InvalidCursor
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, enqueue
 from mercato.platform.telemetry.context import set_partner
-from mercato.platform.wire.decode import read_cursor
+from mercato_contract.clock import Clock, MakeId
+from mercato_contract.decoding.decode import read_cursor
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
     Actor,

@@ -26,12 +26,12 @@ from mercato.features.orders.errors import order_error_code
 from mercato.features.orders.record import OrderRow, StoredCancellation, webhook_order
 from mercato.features.orders.unread_members import denies, unread_members
 from mercato.features.webhooks.model import advice_on, envelope, masked
-from mercato.platform.texts import texts_in
-from mercato.platform.wire.decode import Member, decoded, one_line, read_object, unreadable
-from mercato.platform.wire.walk import read_json
+from mercato_contract.decoding.decode import Member, decoded, one_line, read_object, unreadable
+from mercato_contract.decoding.walk import read_json
 from mercato_contract.events import EventType, OrderCancelData, OrderPlaceData
 from mercato_contract.placements import NOT_AN_OBJECT
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
+from mercato_contract.texts import texts_in
 from mercato_contract.wire import as_json, parse_instant
 
 MIN_SECRET_LENGTH: Final = 3

@@ -50,8 +50,8 @@ from mercato.features.webhooks.deliveries import (
 )
 from mercato.features.webhooks.model import CallResult, StoreCall, masked
 from mercato.features.webhooks.queries import delete_store_call
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Read, Write
+from mercato_contract.clock import Clock, MakeId
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus

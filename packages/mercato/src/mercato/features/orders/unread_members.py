@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.platform.texts import shown
-from mercato.platform.wire.walk import read_json
+from mercato_contract.decoding.walk import read_json
 from mercato_contract.json_texts import repair
+from mercato_contract.texts import shown
 
 MAX_NAMED: Final = 5
 """Members of each kind that a warning names."""

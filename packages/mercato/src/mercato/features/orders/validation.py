@@ -28,9 +28,9 @@ from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import CallRecord, record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall, envelope
 from mercato.features.webhooks.validation_log import ValidationLog
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database
 from mercato_contract.carts import CartModifierGroup, LineItem
+from mercato_contract.clock import Clock, MakeId
 from mercato_contract.events import SUFFIXES, EventType, OrderValidateData, WebhookOrder
 from mercato_contract.placements import (
     CheckedOrder,

@@ -38,15 +38,15 @@ from mercato.features.partners.tables import (
 )
 from mercato.features.partners.vault import Vault, VaultError, load_keys
 from mercato.features.partners.webhook_tokens import check_has_stores, insert_token, token_context
-from mercato.platform import clock
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.errors import is_unique_violation
-from mercato.platform.outbound.guard import ANY_ADDRESS, AddressPolicy, call_fault
+from mercato_contract import clock
+from mercato_contract.clock import Clock, MakeId
 from mercato_contract.texts import is_blank
 from mercato_contract.wire import parse_uuid, redacted
+from mercato_outbound.guard import ANY_ADDRESS, AddressPolicy, call_fault
 
 MAX_NAME: Final = 200
 

@@ -22,13 +22,13 @@ from mercato.features.partners import model, queries
 from mercato.features.partners.credentials import STORES_TOPIC, TOPIC
 from mercato.features.partners.model import ACCESS_BEGIN, ApiKey, Caller, KeyState, Surface
 from mercato.features.partners.queries import KeyWithPartner
-from mercato.platform import clock
 from mercato.platform.cache import Cache
-from mercato.platform.clock import Clock
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable
 from mercato.platform.errors import Forbidden, Unauthenticated
+from mercato_contract import clock
+from mercato_contract.clock import Clock
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import redacted, rfc3339
 

@@ -20,11 +20,11 @@ from mercato.features.partners.model import (
 )
 from mercato.features.partners.queries import is_active, key_of
 from mercato.features.partners.tables import api_keys
-from mercato.platform import clock
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
+from mercato_contract import clock
+from mercato_contract.clock import Clock, MakeId
 from mercato_contract.wire import parse_uuid, redacted
 
 TOPIC: Final = "partner"

@@ -9,8 +9,8 @@ from uuid import UUID
 import msgspec
 
 from mercato.features.partners.model import Caller
-from mercato.platform.clock import Clock, now
 from mercato.settings import Settings
+from mercato_contract.clock import Clock, now
 
 WINDOW: Final = 60
 """Seconds. All partners' windows begin with the minute, so that one reset clears every counter."""

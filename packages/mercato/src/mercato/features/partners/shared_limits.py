@@ -16,8 +16,8 @@ from redis.exceptions import RedisError
 
 from mercato.features.partners.limits import WINDOW, Limiter, Quota
 from mercato.features.partners.model import Caller
-from mercato.platform.clock import Clock
 from mercato.settings import SettingsError
+from mercato_contract.clock import Clock
 
 log = structlog.get_logger("mercato.partners")
 

@@ -27,8 +27,8 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import conflicting_insert
-from mercato.platform.outbound.guard import origin_of
 from mercato_contract.stores import webhook_token_fault
+from mercato_outbound.guard import origin_of
 
 UNBOUND: Final = ""
 """The origin of a token that isn't bound yet and never sent."""

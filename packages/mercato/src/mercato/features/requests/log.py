@@ -15,16 +15,16 @@ from mercato.features.partners.model import Caller
 from mercato.features.requests import queries
 from mercato.features.requests.members import UNKNOWN_MEMBER
 from mercato.features.requests.queries import Filter, Refusal
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.write_behind import WriteBehind
 from mercato.platform.telemetry.context import current_context
 from mercato.platform.telemetry.logs import EventLog
-from mercato.platform.texts import without_secrets
-from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.clock import Clock, MakeId
+from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.requests import RefusedRequest, RefusedRequestPage, RefusedRequestQuery
+from mercato_contract.texts import without_secrets
 from mercato_contract.wire import instant_fault, parse_instant, rfc3339
 
 Mode = Literal["off", "notable", "all"]

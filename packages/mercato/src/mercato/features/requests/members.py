@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 from msgspec import inspect as info
 
-from mercato.platform.wire.checks import alternatives
 from mercato_contract.catalogs import CatalogSetNotification
+from mercato_contract.decoding.checks import alternatives
 from mercato_contract.orders import Courier, OrderStatusEntry, OrderStatusUpdate
 from mercato_contract.stores import (
     AddressRequest,

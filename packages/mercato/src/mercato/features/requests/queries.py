@@ -12,9 +12,9 @@ from sqlalchemy import Column, ColumnElement, Row, Select, delete, func, select
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.requests.members import UNKNOWN_MEMBER
 from mercato.features.requests.tables import refused_requests
-from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared_insert
+from mercato_contract.clock import first_id
 from mercato_contract.problems import OTHER, PROBLEMS, OrderError
 from mercato_contract.wire import as_json
 

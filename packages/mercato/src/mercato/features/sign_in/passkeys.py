@@ -27,11 +27,11 @@ from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant, Person
 from mercato.features.sign_in.roles import Role
 from mercato.features.sign_in.tables import console_passkeys, console_people, console_person_passkeys
-from mercato.platform import clock
-from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.errors import Forbidden
+from mercato_contract import clock
+from mercato_contract.clock import MakeId
 from mercato_contract.json_texts import is_too_deep
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import Wire, redacted

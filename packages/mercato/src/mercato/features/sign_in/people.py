@@ -26,12 +26,12 @@ from mercato.features.sign_in.model import (
 )
 from mercato.features.sign_in.roles import OPERATOR_ROLES, PARTNER_ROLES, Role
 from mercato.features.sign_in.tables import console_people, console_person_passkeys
-from mercato.platform import clock
-from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.db.statements import conflicting_insert
 from mercato.platform.errors import Conflict
+from mercato_contract import clock
+from mercato_contract.clock import MakeId
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.texts import is_blank
 

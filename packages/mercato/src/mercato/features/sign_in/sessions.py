@@ -46,10 +46,10 @@ from mercato.features.sign_in.model import (
 )
 from mercato.features.sign_in.roles import Permission, Role
 from mercato.features.sign_in.tables import console_links, console_people, console_sessions
-from mercato.platform import clock
-from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
+from mercato_contract import clock
+from mercato_contract.clock import MakeId
 
 MAX_LISTED: Final = 200
 """Sessions of one account that a page shows, the newest first."""

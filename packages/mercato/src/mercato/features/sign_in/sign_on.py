@@ -19,14 +19,14 @@ from msgspec import Struct
 from mercato.features.partners.limits import network_of
 from mercato.features.partners.vault import Vault, VaultError
 from mercato.features.sign_in.model import Grant, People
-from mercato.platform.clock import Clock
 from mercato.platform.errors import Forbidden, RateLimited, ServiceUnavailable
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import NotModified, Options, PullLimits, RequestFailed
 from mercato.settings import Settings, SettingsError
+from mercato_contract.clock import Clock
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json, redacted
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import NotModified, Options, PullLimits, RequestFailed
 
 log = structlog.get_logger("mercato.console")
 

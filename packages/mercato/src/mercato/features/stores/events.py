@@ -16,14 +16,14 @@ from mercato.features.stores import queries, views
 from mercato.features.stores.cache import publish_change
 from mercato.features.stores.model import StoreRow
 from mercato.features.webhooks.outbox import NewEvent, Recipient, announce_change, origin_changed, push
-from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Write
-from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
-from mercato.platform.wire.checks import refuse
 from mercato_contract.catalogs import RunStatus
+from mercato_contract.clock import MakeId
+from mercato_contract.decoding.checks import refuse
 from mercato_contract.events import CatalogSyncWebhookData, EndpointChangedData, EndpointKind, EventType
 from mercato_contract.feeds import StoreChangeKind
+from mercato_outbound.guard import origin_of
 
 SYNC_EVENTS: Final = {
     RunStatus.SUCCEEDED: EventType.CATALOG_SYNC_SUCCEEDED,

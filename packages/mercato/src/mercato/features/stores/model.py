@@ -9,7 +9,6 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from mercato.features.catalogs.runs import Run
-from mercato.platform.texts import shown
 from mercato_contract import problems
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.money import to_text
@@ -18,6 +17,7 @@ from mercato_contract.stores import (
     Address,
     OnboardingState,
 )
+from mercato_contract.texts import shown
 
 
 class SoldOut(Struct, frozen=True):

@@ -34,14 +34,13 @@ from mercato.features.stores.model import (
 from mercato.features.stores.rules import address_of, token_fault
 from mercato.features.stores.tables import onboardings_one_for_each_name
 from mercato.platform import errors, processes
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.gazetteer import Location
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.wire.checks import refuse, uri_fault
+from mercato_contract.clock import Clock, MakeId
+from mercato_contract.decoding.checks import refuse, uri_fault
 from mercato_contract.pages import cursor_of
 from mercato_contract.refusals import Problem
 from mercato_contract.stores import (
@@ -53,6 +52,7 @@ from mercato_contract.stores import (
 )
 from mercato_contract.texts import name_fault
 from mercato_contract.wire import instant
+from mercato_outbound.guard import AddressPolicy
 
 PATH: Final = "/v1/commerce/onboarding/stores"
 

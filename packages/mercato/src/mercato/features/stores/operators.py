@@ -16,11 +16,11 @@ from mercato.features.stores.service import set_status
 from mercato.features.stores.tables import sold_out_items, stores
 from mercato.features.webhooks.store_health import IS_IN_TROUBLE
 from mercato.features.webhooks.tables import failing_stores
-from mercato.platform.clock import first_id
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.search import get_id
-from mercato.platform.outbound.guard import origin_of
+from mercato_contract.clock import first_id
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
+from mercato_outbound.guard import origin_of
 
 
 class StoreFilter(Struct, frozen=True, kw_only=True):

@@ -15,10 +15,10 @@ from mercato.features.stores.cache import publish_change
 from mercato.features.stores.model import Onboarding, StoreRow
 from mercato.features.stores.views import address_parts
 from mercato.platform import jobs
-from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.gazetteer import Location, locate
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome
+from mercato_contract.clock import Clock
 from mercato_contract.feeds import StoreChangeKind
 from mercato_contract.stores import Address
 from mercato_contract.wire import Wire

@@ -41,8 +41,8 @@ from mercato.features.stores.tables import onboardings, sold_out_items, stores
 from mercato.features.webhooks.tables import failing_stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
-from mercato.platform.wire.decode import take_bounded
 from mercato_contract.catalogs import PartnerWarning
+from mercato_contract.decoding.decode import take_bounded
 from mercato_contract.stores import Address, StoreStatusValue
 from mercato_contract.wire import as_json
 

@@ -10,11 +10,10 @@ from msgspec import UNSET, Meta, Raw, UnsetType, structs
 
 from mercato.features.stores.model import SoldOut, StoreChange, StoreRow
 from mercato.platform.gazetteer import Location
-from mercato.platform.outbound.guard import AddressPolicy, call_fault
-from mercato.platform.wire.checks import refuse, uri_fault
-from mercato.platform.wire.decode import refusal
-from mercato.platform.wire.walk import FieldFault, read_shallow
 from mercato_catalog.model import CompiledCatalog
+from mercato_contract.decoding.checks import refuse, uri_fault
+from mercato_contract.decoding.decode import refusal
+from mercato_contract.decoding.walk import FieldFault, read_shallow
 from mercato_contract.money import MoneyError, to_minor
 from mercato_contract.pages import MAX_UPDATES
 from mercato_contract.stores import (
@@ -34,6 +33,7 @@ from mercato_contract.stores import (
 )
 from mercato_contract.texts import name_fault
 from mercato_contract.wire import Wire, instant_fault, parse_instant, parse_uuid
+from mercato_outbound.guard import AddressPolicy, call_fault
 
 NULL: Final = Raw(b"null")
 

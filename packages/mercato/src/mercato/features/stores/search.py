@@ -22,11 +22,11 @@ from mercato.features.stores.model import StoreRow
 from mercato.features.stores.tables import stores
 from mercato.features.stores.views import CARD_VERSION, card_of
 from mercato.platform import jobs
-from mercato.platform.clock import to_ms
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome
 from mercato_catalog.model import DAY_SECONDS, DAYS
 from mercato_catalog.words import SetSearch, unpack_search, words_of
+from mercato_contract.clock import to_ms
 from mercato_contract.wire import Wire, as_json
 
 REINDEX: Final = "store.reindex"

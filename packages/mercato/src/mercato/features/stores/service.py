@@ -29,15 +29,13 @@ from mercato.features.webhooks.deliveries import enable_endpoints_below
 from mercato.features.webhooks.outbox import origin_changed
 from mercato.features.webhooks.store_health import forget_store
 from mercato.platform import processes
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.gazetteer import Location
-from mercato.platform.outbound.document import NewDocument
-from mercato.platform.outbound.guard import AddressPolicy, origin_of
-from mercato.platform.wire.checks import refuse, uri_fault
-from mercato.platform.wire.decode import page_of
 from mercato_contract.catalogs import CatalogSetActivated, CatalogSetNotification
+from mercato_contract.clock import Clock, MakeId
+from mercato_contract.decoding.checks import refuse, uri_fault
+from mercato_contract.decoding.decode import page_of
 from mercato_contract.feeds import StoreChangeKind
 from mercato_contract.pages import cursor_of
 from mercato_contract.refusals import Problem, ValidationFailed
@@ -53,6 +51,8 @@ from mercato_contract.stores import (
     StoreUpdate,
 )
 from mercato_contract.wire import parse_instant
+from mercato_outbound.document import NewDocument
+from mercato_outbound.guard import AddressPolicy, origin_of
 
 _UNSEEN: Final = {"webhook_url", "timezone_given"}
 """Members of a store that storefronts don't see."""

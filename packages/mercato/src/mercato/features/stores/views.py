@@ -21,13 +21,12 @@ from msgspec.structs import asdict
 
 from mercato.features.requests.members import UNKNOWN_MEMBER, member_hint
 from mercato.features.stores.model import Onboarding, StoreRow, fill
-from mercato.platform.clock import zone
 from mercato.platform.gazetteer import AddressParts, locate
-from mercato.platform.outbound.guard import AddressPolicy, call_fault
 from mercato_catalog.hours import HoursChange, edges_of, next_change
 from mercato_catalog.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato_catalog.words import WEEK, merge_windows
 from mercato_contract.catalogs import AvailabilityWindow, PartnerWarning
+from mercato_contract.clock import zone
 from mercato_contract.stores import (
     Address,
     AvailabilityReason,
@@ -42,6 +41,7 @@ from mercato_contract.stores import (
     StoreStatusValue,
 )
 from mercato_contract.wire import instant, rfc3339
+from mercato_outbound.guard import AddressPolicy, call_fault
 
 
 def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:

@@ -17,12 +17,12 @@ from mercato.features.metrics import CommerceMetrics
 from mercato.features.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.features.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
 from mercato.features.webhooks.store_health import Record
-from mercato.platform.clock import Clock
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.results import EndpointResponse, Fault, RequestFailed
 from mercato.platform.telemetry import tracing
+from mercato_contract.clock import Clock
 from mercato_contract.signing import webhook_headers
 from mercato_contract.wire import uuid_text
+from mercato_outbound.client import Outbound
+from mercato_outbound.results import EndpointResponse, Fault, RequestFailed
 
 WINDOW: Final = 60
 """Whole seconds whose calls are counted."""

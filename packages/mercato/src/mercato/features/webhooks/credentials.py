@@ -17,12 +17,12 @@ from mercato.features.partners.credentials import TOPIC
 from mercato.features.partners.vault import Vault
 from mercato.features.partners.webhook_tokens import get_webhook_tokens
 from mercato.platform.cache import Cache
-from mercato.platform.clock import Clock
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
 from mercato.platform.db.errors import DatabaseUnavailable
-from mercato.platform.outbound.guard import origin_of
+from mercato_contract.clock import Clock
 from mercato_contract.wire import as_json, redacted
+from mercato_outbound.guard import origin_of
 
 MAX_PARTNERS: Final = 10_000
 """Cached partners, under a kilobyte each besides their tokens. The least recently used is dropped."""

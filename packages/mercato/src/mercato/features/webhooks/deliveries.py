@@ -25,7 +25,7 @@ from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.platform import errors
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.wire.decode import read_cursor
+from mercato_contract.decoding.decode import read_cursor
 from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import (

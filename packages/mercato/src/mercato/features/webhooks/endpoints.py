@@ -32,17 +32,16 @@ from mercato.features.webhooks.model import (
     types_of,
 )
 from mercato.features.webhooks.tables import failing_endpoints, stores
-from mercato.platform.clock import MakeId
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.errors import Conflict
-from mercato.platform.outbound.guard import ANY_ADDRESS, AddressPolicy, origin_of
-from mercato.platform.texts import shown
-from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.clock import MakeId
+from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType, PingData
 from mercato_contract.pages import Page
 from mercato_contract.signing import target
+from mercato_contract.texts import shown
 from mercato_contract.webhooks import (
     HIDDEN_VALUE,
     MAX_ENDPOINTS,
@@ -54,6 +53,7 @@ from mercato_contract.webhooks import (
     WebhookEndpointWithSecret,
 )
 from mercato_contract.wire import as_json, rfc3339
+from mercato_outbound.guard import ANY_ADDRESS, AddressPolicy, origin_of
 
 _NOT_HERE: Final[Mapping[WebhookEndpointKind, str]] = {
     WebhookEndpointKind.EVENT_URL: (

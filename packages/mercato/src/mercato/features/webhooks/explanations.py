@@ -16,9 +16,8 @@ from mercato.features.partners.vault import Vault
 from mercato.features.webhooks import queries
 from mercato.features.webhooks.endpoints import list_ending_secrets
 from mercato.features.webhooks.model import DeliveryNotFound
-from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Read
-from mercato.platform.wire.checks import refuse
+from mercato_contract.clock import Clock
 from mercato_contract.debugger.explain import (
     Secret,
     SecretOrigin,
@@ -27,6 +26,7 @@ from mercato_contract.debugger.explain import (
     Webhook,
     explain,
 )
+from mercato_contract.decoding.checks import refuse
 from mercato_contract.webhooks import ExplainSignatureRequest
 from mercato_contract.wire import instant_fault, parse_instant, parse_uuid
 

@@ -16,14 +16,14 @@ from msgspec import Struct, field
 
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.platform.errors import NotFound
-from mercato.platform.outbound.guard import AddressPolicy, call_fault
-from mercato.platform.texts import shown
-from mercato.platform.wire.checks import refuse, uri_fault
 from mercato_contract import problems
+from mercato_contract.decoding.checks import refuse, uri_fault
 from mercato_contract.events import EVENTS, NOT_IN_FEEDS, Envelope, EventType
 from mercato_contract.refusals import Problem
+from mercato_contract.texts import shown
 from mercato_contract.webhooks import HIDDEN_VALUE, DeliveryStatus, WebhookEndpointRequest
 from mercato_contract.wire import Wire, as_json, redacted, rfc3339, truncated
+from mercato_outbound.guard import AddressPolicy, call_fault
 
 KIND: Final = "webhook.deliver"
 """The kind of the jobs that send deliveries."""

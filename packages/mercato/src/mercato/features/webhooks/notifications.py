@@ -21,14 +21,14 @@ from mercato.features.webhooks.outbox import NewEvent, Recipient, push_all
 from mercato.features.webhooks.store_health import list_failing_stores_of
 from mercato.features.webhooks.tables import failing_partners
 from mercato.features.webhooks.trouble import MAX_PARTNERS, list_troubled_partners
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import repeat
 from mercato.platform.db.statements import conflicting_insert
-from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry import tracing
+from mercato_contract.clock import Clock, MakeId
 from mercato_contract.events import EndpointDisabledData, EventType, PartnerFailingData
 from mercato_contract.wire import rfc3339
+from mercato_outbound.guard import origin_of
 
 log = structlog.get_logger("mercato.webhooks")
 

@@ -17,9 +17,9 @@ from mercato.features.webhooks.deliveries import detail_of, redeliver
 from mercato.features.webhooks.model import DeliveryNotFound
 from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform.clock import Clock
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.errors import Conflict
+from mercato_contract.clock import Clock
 from mercato_contract.events import STORE_CALLS
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryDetail
 from mercato_contract.wire import as_json

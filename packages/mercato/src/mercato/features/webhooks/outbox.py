@@ -30,12 +30,11 @@ from mercato.features.webhooks.attempts import (
 )
 from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
 from mercato.features.webhooks.tables import failing_endpoints
-from mercato.platform import clock
-from mercato.platform.clock import MakeId
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
-from mercato.platform.outbound.guard import ANY_ADDRESS, AddressPolicy, origin_of
 from mercato.platform.telemetry import tracing
+from mercato_contract import clock
+from mercato_contract.clock import MakeId
 from mercato_contract.events import (
     NOT_IN_FEEDS,
     ON_REQUEST,
@@ -46,6 +45,7 @@ from mercato_contract.events import (
 )
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
+from mercato_outbound.guard import ANY_ADDRESS, AddressPolicy, origin_of
 
 
 class Recipient(Struct, frozen=True):

@@ -43,10 +43,10 @@ from mercato.features.webhooks.tables import (
     failing_endpoints,
     orders,
 )
-from mercato.platform.clock import first_id
 from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.db.statements import prepared
-from mercato.platform.wire.decode import page_of
+from mercato_contract.clock import first_id
+from mercato_contract.decoding.decode import page_of
 from mercato_contract.events import EventType
 from mercato_contract.pages import cursor_of
 from mercato_contract.webhooks import DeliveryStatus

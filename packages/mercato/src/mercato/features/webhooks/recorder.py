@@ -34,12 +34,12 @@ from mercato.features.webhooks.model import (
 )
 from mercato.features.webhooks.notifications import push_disabled
 from mercato.platform import processes
-from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.jobs import Job, JobLost, fence
 from mercato.platform.jobs.run import exponential
+from mercato_contract.clock import Clock, new_id
 
 log = structlog.get_logger("mercato.webhooks")
 

@@ -18,16 +18,16 @@ from mercato.features.webhooks.endpoints import check_stores, get_endpoint
 from mercato.features.webhooks.model import TYPES
 from mercato.features.webhooks.queries import DeliveryRow, find_row_of
 from mercato.features.webhooks.tables import deliveries
-from mercato.platform.clock import Clock, first_id
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.tables import jobs
 from mercato.platform.errors import Conflict, RateLimited
 from mercato.platform.jobs import Handler, Job, JobOutcome, Settled, enqueue, finish
-from mercato.platform.texts import shown
-from mercato.platform.wire.checks import refuse
+from mercato_contract.clock import Clock, first_id
+from mercato_contract.decoding.checks import refuse
 from mercato_contract.events import STORE_CALLS, EventType
 from mercato_contract.refusals import ValidationFailed
+from mercato_contract.texts import shown
 from mercato_contract.webhooks import (
     MAX_REDELIVERIES,
     DeliveryStatus,

@@ -36,7 +36,6 @@ from mercato.features.webhooks.model import (
 )
 from mercato.features.webhooks.recorder import INTERNAL_FAULT, Attempt, ResultRecorder, Settle
 from mercato.platform import processes
-from mercato.platform.clock import Clock, new_id
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.jobs import (
@@ -50,11 +49,12 @@ from mercato.platform.jobs import (
     put_back,
     put_off,
 )
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.results import RequestFailed
 from mercato.platform.telemetry import is_debug_enabled
 from mercato.platform.telemetry.context import set_partner
+from mercato_contract.clock import Clock, new_id
 from mercato_contract.wire import redacted
+from mercato_outbound.client import Outbound
+from mercato_outbound.results import RequestFailed
 
 log = structlog.get_logger("mercato.webhooks")
 

@@ -12,12 +12,12 @@ from mercato.features.partners.tables import partners
 from mercato.features.webhooks.endpoint_health import FAILING, count_disabled
 from mercato.features.webhooks.store_health import IS_IN_TROUBLE
 from mercato.features.webhooks.tables import failing_endpoints, failing_stores
-from mercato.platform.clock import Clock
 from mercato.platform.db.audit import list_entries
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.types import Instant
+from mercato_contract.clock import Clock
 
 BACKUP: Final = "backup"
 """The action of the audit trail's entries about backups."""

@@ -22,10 +22,10 @@ from mercato.features.webhooks.deliveries import CallRecord, record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.queries import delete_validations
 from mercato.features.webhooks.tables import answered_validations
-from mercato.platform.clock import Clock, MakeId
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.write_behind import BATCH, WriteBehind
+from mercato_contract.clock import Clock, MakeId
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
 

@@ -11,10 +11,10 @@ from mercato.http.openapi.schemas import components, schema_of
 from mercato.http.operations import PROBLEM_DETAILS, Access, Operation
 from mercato.http.routing import PATH_PARAMETERS
 from mercato.platform import errors
-from mercato.platform.wire.unknown import NAMED_WITH
+from mercato_contract.decoding.unknown import NAMED_WITH
 from mercato_contract.events import EVENTS, Event, StoreRefusal
 from mercato_contract.problems import ProblemDetail
-from mercato_contract.refusals import Problem, ValidationFailed
+from mercato_contract.refusals import InvalidRequest, Problem, ValidationFailed
 from mercato_contract.wire import Instant, Wire
 
 _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
@@ -126,12 +126,12 @@ def problems_of(operation: Operation) -> list[type[Problem]]:
     if operation.access not in {Access.PUBLIC, Access.ANY}:
         kinds.append(errors.Forbidden)
     if operation.reads_body:
-        kinds += [errors.InvalidRequest, ValidationFailed]
+        kinds += [InvalidRequest, ValidationFailed]
         kinds += [errors.PayloadTooLarge, errors.UnsupportedMediaType]
     if operation.query is not None:
-        kinds += [errors.InvalidRequest, ValidationFailed]
+        kinds += [InvalidRequest, ValidationFailed]
     # Any request can have a head that can't be read.
-    kinds += [errors.InvalidRequest, errors.InternalError, errors.ServiceUnavailable]
+    kinds += [InvalidRequest, errors.InternalError, errors.ServiceUnavailable]
     return list(dict.fromkeys(kinds))
 
 

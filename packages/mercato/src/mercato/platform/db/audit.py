@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import ColumnElement, delete, select
 
-from mercato.platform import clock
 from mercato.platform.db import tables
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared_insert
 from mercato.platform.telemetry.context import SERVICE, WorkContext, current_context
-from mercato.platform.wire.decode import page_of
+from mercato_contract import clock
+from mercato_contract.decoding.decode import page_of
 from mercato_contract.pages import cursor_of
 from mercato_contract.wire import as_json, uuid_text
 

@@ -12,13 +12,13 @@ import structlog
 from msgspec import Struct
 from sqlalchemy import delete, insert, select, text
 
-from mercato.platform.clock import from_ms, new_id
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import DatabaseUnavailable, connection_errors, is_unavailable
 from mercato.platform.db.tables import write_probes
 from mercato.platform.db.types import now_ms
 from mercato.platform.db.url import hosts_of, is_postgresql, sqlite_path
 from mercato.platform.telemetry.metrics import ReplicaLag, Replication
+from mercato_contract.clock import from_ms, new_id
 
 READY_SECONDS: Final = 2.0
 """How long a read may take until the database counts as away."""

@@ -13,7 +13,6 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Executable, Text, exc, literal_column
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 
-from mercato.platform.clock import MILLISECOND
 from mercato.platform.db.errors import (
     DatabaseUnavailable,
     UnusableUrl,
@@ -32,6 +31,7 @@ from mercato.platform.db.statements import (
     Result,
     WritingConnection,
 )
+from mercato_contract.clock import MILLISECOND
 
 if TYPE_CHECKING:
     # Imported when it is used: a start on SQLite doesn't load it.

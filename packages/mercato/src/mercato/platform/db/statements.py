@@ -35,9 +35,9 @@ from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
-from mercato.platform.clock import EPOCH, MILLISECOND, from_ms
 from mercato.platform.db.types import Dialect as DialectName
 from mercato.platform.db.types import Instant
+from mercato_contract.clock import EPOCH, MILLISECOND, from_ms
 
 S = TypeVar("S", bound=Executable)
 

@@ -10,7 +10,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-from mercato.platform.clock import from_ms, to_ms
+from mercato_contract.clock import from_ms, to_ms
 
 Dialect = Literal["sqlite", "postgresql"]
 

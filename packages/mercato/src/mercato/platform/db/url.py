@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from sqlalchemy import URL, exc, make_url
 
 from mercato.platform.db.errors import UnusableUrl
-from mercato.platform.texts import Secret
+from mercato_contract.texts import Secret
 
 FILE: Final = "mercato.db"
 """The embedded database in the data directory."""

@@ -22,12 +22,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from sqlalchemy import ARRAY, BigInteger, Text, TextClause, bindparam, func, select, text, update
 
-from mercato.platform.clock import from_ms
 from mercato.platform.db.engine import Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.types import NOW, Dialect
 from mercato.platform.jobs.run import Handler, Job
+from mercato_contract.clock import from_ms
 from mercato_contract.wire import as_json
 
 # ruff: noqa: S608  # made of constants

@@ -8,12 +8,12 @@ import msgspec
 from sqlalchemy import Executable, Integer, Text, bindparam, case, delete, func, literal_column, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
-from mercato.platform.clock import new_id, now
 from mercato.platform.db.engine import Write
 from mercato.platform.db.postgresql import channel_of
 from mercato.platform.db.statements import prepared
 from mercato.platform.db.tables import jobs, jobs_dedup
 from mercato.platform.db.types import Instant, now_ms
+from mercato_contract.clock import new_id, now
 from mercato_contract.wire import as_json
 
 TOPIC: Final = "jobs"

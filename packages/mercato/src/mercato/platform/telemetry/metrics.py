@@ -29,8 +29,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from mercato.platform.clock import Clock
 from mercato.platform.telemetry import multiprocess
+from mercato_contract.clock import Clock
 
 F = TypeVar("F")
 

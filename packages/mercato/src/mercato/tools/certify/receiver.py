@@ -21,8 +21,6 @@ import msgspec
 from mercato.features.certification.report import Exchange
 from mercato.features.orders.store_messages import REFUSALS
 from mercato.features.webhooks.model import envelope
-from mercato.platform import clock
-from mercato.platform.outbound.results import MAX_REPLY
 from mercato.tools.certify.suite import (
     Failed,
     NoAnswer,
@@ -32,9 +30,10 @@ from mercato.tools.certify.suite import (
     UnusableTargetError,
     without_credentials,
 )
-from mercato_contract import USER_AGENT
+from mercato_contract import USER_AGENT, clock
 from mercato_contract.signing import new_secret, target, webhook_headers
 from mercato_contract.wire import as_json
+from mercato_outbound.results import MAX_REPLY
 
 TRACE: Final = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CONNECT_SECONDS: Final = 5.0

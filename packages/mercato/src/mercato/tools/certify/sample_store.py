@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from mercato.features.orders.amounts import Sums, wire
 from mercato.features.orders.checks import check_order
 from mercato.features.stores.model import SoldOut, StoreRow
-from mercato.platform import clock
 from mercato.tools.lint import lint
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato_contract import clock
 from mercato_contract.carts import MAX_DEPTH, Cart, CartModifierGroup, LineItem
 from mercato_contract.events import WebhookOrder
 from mercato_contract.money import get_scale, minor_to_decimal, to_minor

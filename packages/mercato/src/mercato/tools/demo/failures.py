@@ -10,7 +10,6 @@ from time import monotonic
 from typing import Any, Final
 from uuid import uuid4
 
-from mercato.platform.texts import count_of
 from mercato.tools.demo.context import DemoContext
 from mercato.tools.demo.storefront import ORDERS, WAY, change_cart, order_of, placed_order, validated
 from mercato_client.testing import shops
@@ -18,6 +17,7 @@ from mercato_client.testing.merchant import DECLINED_CARD
 from mercato_client.testing.subscription import Subscription
 from mercato_contract.events import EventType
 from mercato_contract.orders import PICKUP_PATH, OrderState, OrderStatus
+from mercato_contract.texts import count_of
 
 NEWER_PRICE: Final = "11.00"
 

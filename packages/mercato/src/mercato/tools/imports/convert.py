@@ -7,12 +7,12 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import inspect as info
 
-from mercato.platform.wire import Decoder
-from mercato.platform.wire.walk import FILE
 from mercato.tools.imports import deliverect, hubrise, square, uber
 from mercato.tools.imports.draft import Draft, ImportOptions, Loss, Losses
 from mercato_catalog.validation.findings import shorten
 from mercato_catalog.validation.scan import BOM
+from mercato_contract.decoding import Decoder
+from mercato_contract.decoding.walk import FILE
 from mercato_contract.json_values import escape
 from mercato_contract.money import find_scale
 

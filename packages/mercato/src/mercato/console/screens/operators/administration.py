@@ -15,7 +15,6 @@ from mercato.console.screen import OPERATORS, Done, Page, Screens, Visit
 from mercato.features.orders.privacy import LOG_SECONDS, erase_all, find_all
 from mercato.features.partners.queries import find_names
 from mercato.features.sign_in.roles import Permission
-from mercato.platform.clock import from_ms, to_ms
 from mercato.platform.db.audit import (
     MAX_SEARCHED,
     MAX_SEARCHED_BY_INDEX,
@@ -25,10 +24,11 @@ from mercato.platform.db.audit import (
 )
 from mercato.platform.errors import Conflict, NotFound
 from mercato.platform.jobs import MAX_COUNTED, DeadJob, Revival, is_capped, list_dead, list_depths, revive_job
-from mercato.platform.texts import count_of
-from mercato.platform.wire.decode import read_cursor
+from mercato_contract.clock import from_ms, to_ms
+from mercato_contract.decoding.decode import read_cursor
 from mercato_contract.pages import MALFORMED, PAGE, Cursor
 from mercato_contract.refusals import ValidationFailed
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Instant, Wire, parse_instant, redacted
 
 screens: Final = Screens(OPERATORS)

@@ -16,9 +16,9 @@ from mercato.features.stores.operators import StoreFilter, StoreSummary, list_st
 from mercato.features.webhooks.endpoint_health import list_disabled, list_failing
 from mercato.features.webhooks.store_health import list_failing_stores
 from mercato.platform.db.engine import Read
-from mercato.platform.outbound.guard import origin_of
 from mercato.platform.telemetry.metrics import Interval
 from mercato_contract.stores import StoreStatusValue
+from mercato_outbound.guard import origin_of
 
 screens: Final = Screens(OPERATORS)
 

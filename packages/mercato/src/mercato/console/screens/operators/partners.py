@@ -15,11 +15,11 @@ from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.operators import StoreFilter, list_stores
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import Conflict, NotFound
-from mercato.platform.outbound.guard import origin_of
-from mercato.platform.texts import count_of
-from mercato.platform.wire.decode import page_of, read_cursor
+from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire
+from mercato_outbound.guard import origin_of
 
 screens: Final = Screens(OPERATORS)
 

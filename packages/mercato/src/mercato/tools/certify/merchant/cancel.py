@@ -12,11 +12,11 @@ from mercato.features.orders.store_messages import (
     InvalidReply,
     read_cancel,
 )
-from mercato.platform.clock import new_id
 from mercato.tools.certify.merchant.context import MerchantContext, approved
 from mercato.tools.certify.receiver import WRONG_SECRET, Change, Message, rejected
 from mercato.tools.certify.sample_store import with_unknown_members
 from mercato.tools.certify.suite import Failed, Run
+from mercato_contract.clock import new_id
 from mercato_contract.events import SUFFIXES, EventType, OrderCancelData
 
 TIMES: Final = 5

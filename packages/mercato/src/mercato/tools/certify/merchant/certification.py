@@ -15,11 +15,6 @@ from msgspec import UNSET
 
 from mercato.features.certification.report import CheckOutcome
 from mercato.features.stores.events import SYNC_EVENTS
-from mercato.platform.clock import new_id
-from mercato.platform.outbound.client import Outbound
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import NotModified, Options, PulledDocument, PullLimits, RequestFailed
-from mercato.platform.texts import count_of
 from mercato.tools.certify.merchant.cancel import CANCEL
 from mercato.tools.certify.merchant.context import CARD, Merchant, MerchantContext, MerchantOptions, approved
 from mercato.tools.certify.merchant.place import PLACE
@@ -52,7 +47,12 @@ from mercato.tools.certify.suite import (
 )
 from mercato.tools.lint import lint
 from mercato_contract.catalogs import CatalogFault, RunStatus
+from mercato_contract.clock import new_id
 from mercato_contract.events import SUFFIXES, CatalogSyncWebhookData, EventType, OrderCancelledData
+from mercato_contract.texts import count_of
+from mercato_outbound.client import Outbound
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import NotModified, Options, PulledDocument, PullLimits, RequestFailed
 
 FAULT: Final = CatalogFault(
     code="invalid-price", message="items/a: basePrice is not a decimal.", path="/items/a/basePrice"

@@ -17,14 +17,14 @@ from mercato.features.orders.store_messages import (
     read_place,
     read_validate,
 )
-from mercato.platform import clock
-from mercato.platform.outbound.results import PulledDocument
 from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
 from mercato.tools.certify.sample_store import PricedOrder, SampleStore
 from mercato.tools.certify.suite import Failed
 from mercato_catalog.model import NO_ONBOARDING
+from mercato_contract import clock
 from mercato_contract.events import EventType, OrderPlaceData, OrderValidateData
 from mercato_contract.wire import as_json
+from mercato_outbound.results import PulledDocument
 
 VALIDATE: Final = "validate"
 PLACE: Final = "place"

@@ -8,7 +8,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from mercato.features.orders.store_messages import InvalidReply
-from mercato.platform import clock
 from mercato.tools.certify.merchant.context import (
     MerchantContext,
     answered,
@@ -26,6 +25,7 @@ from mercato.tools.certify.sample_store import (
     with_unknown_members,
 )
 from mercato.tools.certify.suite import Failed, Run, Skipped
+from mercato_contract import clock
 from mercato_contract.carts import MAX_LINES, LineItem
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.placements import (

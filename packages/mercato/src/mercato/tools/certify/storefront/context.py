@@ -11,12 +11,12 @@ from msgspec import UNSET, Struct
 
 from mercato.features.certification.report import Exchange
 from mercato.features.orders.record import order_amounts, storefront_cart
-from mercato.platform import clock
 from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
 from mercato.tools.certify.sample_store import CONTEXT, CUSTOMER, SampleStore
 from mercato.tools.certify.storefront.proxy import DROPPED, Call
 from mercato.tools.certify.storefront.scenarios import ScenarioResult, ScenarioRunner
 from mercato.tools.certify.suite import Failed, Run, Skipped
+from mercato_contract import clock
 from mercato_contract.carts import LineItem
 from mercato_contract.events import EventType, OrderEventData
 from mercato_contract.orders import (

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from mercato.platform.texts import count_of
 from mercato.tools.certify.storefront.context import StorefrontContext, after
 from mercato.tools.certify.storefront.proxy import Call
 from mercato.tools.certify.storefront.purchases import key_length
 from mercato.tools.certify.storefront.scenarios import RETRY_SECONDS, ScenarioResult
 from mercato.tools.certify.suite import Failed, Run, Skipped
+from mercato_contract.texts import count_of
 
 TOLERANCE: Final = 0.05
 """Seconds by which clocks may differ."""

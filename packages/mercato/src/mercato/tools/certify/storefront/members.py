@@ -6,8 +6,6 @@ from typing import Final
 from msgspec import Struct, inspect
 
 from mercato.features.requests.members import SUGGESTS, member_hint
-from mercato.platform.texts import count_of
-from mercato.platform.wire.unknown import find_unknown
 from mercato.tools.certify.storefront.context import StorefrontContext
 from mercato.tools.certify.storefront.proxy import Call
 from mercato.tools.certify.storefront.scenarios import ScenarioResult
@@ -19,6 +17,7 @@ from mercato_contract.carts import (
     RemoveCartItemRequest,
     UpdateCartItemRequest,
 )
+from mercato_contract.decoding.unknown import find_unknown
 from mercato_contract.discovery import DiscoverRequest
 from mercato_contract.orders import CancelOrderRequest
 from mercato_contract.placements import (
@@ -28,6 +27,7 @@ from mercato_contract.placements import (
     OrderModifierGroup,
     PlaceOrderRequest,
 )
+from mercato_contract.texts import count_of
 
 _BODIES: Final[dict[str, type[Struct]]] = {
     "/stores/discover": DiscoverRequest,

@@ -16,9 +16,9 @@ from msgspec import Struct
 from yarl import URL
 
 from mercato.http.operations import render
-from mercato.platform import clock
-from mercato.platform.wire.problem import Context, members_of
+from mercato.platform.problem_details import Context, members_of
 from mercato.tools.certify.storefront.service import Service
+from mercato_contract import clock
 from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json
 

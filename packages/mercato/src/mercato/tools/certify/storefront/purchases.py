@@ -5,8 +5,6 @@ from decimal import Decimal, InvalidOperation
 from http import HTTPStatus
 from typing import Any, Final
 
-from mercato.platform import clock
-from mercato.platform.texts import count_of
 from mercato.tools.certify.storefront.context import StorefrontContext, after, body, lines_of, member
 from mercato.tools.certify.storefront.members import members_known
 from mercato.tools.certify.storefront.proxy import DROPPED, Call
@@ -15,6 +13,8 @@ from mercato.tools.certify.suite import Failed, Run, Skipped
 from mercato_catalog.carts.errors import ItemUnavailable
 from mercato_catalog.carts.lines import choice_of
 from mercato_catalog.carts.pricing import price
+from mercato_contract import clock
+from mercato_contract.texts import count_of
 
 MIN_KEY: Final = 16
 """Characters of an Idempotency-Key, half of a UUID: shorter ones collide."""

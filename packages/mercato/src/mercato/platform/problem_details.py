@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mercato.platform import clock
+from mercato_contract import clock
 from mercato_contract.problems import ProblemDetail, Reason
 from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json, rfc3339

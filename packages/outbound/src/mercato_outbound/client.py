@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
-from mercato.platform.outbound.guard import AddressPolicy
-from mercato.platform.outbound.results import (
+from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.results import (
     MAX_REPLY,
     EndpointResponse,
     NotModified,
@@ -18,7 +18,7 @@ from mercato.platform.outbound.results import (
 )
 
 if TYPE_CHECKING:
-    from mercato.platform.outbound.connections import Session
+    from mercato_outbound.connections import Session
 
 
 class Outbound:
@@ -41,7 +41,7 @@ class Outbound:
     ) -> PulledDocument | NotModified:
         """Return the document at `url`, or `NotModified` if it still has the `etag`. Raises RequestFailed."""
         session = self._session or await self._open()
-        from mercato.platform.outbound.call import Pull
+        from mercato_outbound.call import Pull
 
         return await Pull(
             http=session.http, options=self._options, limits=limits or PullLimits(), etag=etag
@@ -66,7 +66,7 @@ class Outbound:
         how many there are.
         """
         session = self._session or await self._open()
-        from mercato.platform.outbound.call import Call
+        from mercato_outbound.call import Call
 
         call = Call(
             http=session.urgent if urgent else session.http,
@@ -84,7 +84,7 @@ class Outbound:
             # aiohttp is imported at the first use: it would make a start a fifth longer. In a thread, because the event
             # loop has requests to serve.
             await asyncio.to_thread(_import_aiohttp)
-            from mercato.platform.outbound.connections import open_session
+            from mercato_outbound.connections import open_session
 
             # Another task may have opened it during the import; nothing is awaited from here on.
             self._session = self._session or open_session(self._options)
@@ -102,5 +102,5 @@ class Outbound:
 
 
 def _import_aiohttp() -> None:
-    import mercato.platform.outbound.call
-    import mercato.platform.outbound.connections  # noqa: F401  # into sys.modules
+    import mercato_outbound.call
+    import mercato_outbound.connections  # noqa: F401  # into sys.modules

@@ -19,16 +19,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 from yarl import URL
 
-from mercato.platform.clock import Clock
-from mercato.platform.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
-from mercato.platform.outbound.connections import (
+from mercato_contract import USER_AGENT
+from mercato_contract.clock import Clock
+from mercato_contract.wire import parse_retry_after
+from mercato_outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
+from mercato_outbound.connections import (
     MAX_HEADERS,
     AddressRefused,
     HeadersTooLargeError,
     connection_was_reused,
 )
-from mercato.platform.outbound.document import Document
-from mercato.platform.outbound.guard import (
+from mercato_outbound.document import Document
+from mercato_outbound.guard import (
     AddressPolicy,
     ParsedUrl,
     UrlFault,
@@ -37,7 +39,7 @@ from mercato.platform.outbound.guard import (
     check_url,
     explain,
 )
-from mercato.platform.outbound.results import (
+from mercato_outbound.results import (
     EndpointResponse,
     Fault,
     NotModified,
@@ -46,8 +48,6 @@ from mercato.platform.outbound.results import (
     PullLimits,
     RequestFailed,
 )
-from mercato_contract import USER_AGENT
-from mercato_contract.wire import parse_retry_after
 
 CONNECT_SECONDS = 5.0
 MAX_URLS = 4_096  # checked ones that are cached: the same few are called again and again

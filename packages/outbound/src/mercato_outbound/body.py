@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import brotli
 from aiohttp import ClientResponse, hdrs
 
-from mercato.platform.outbound.document import Document, in_thread
+from mercato_outbound.document import Document, in_thread
 
 if sys.version_info >= (3, 14):
     from compression import zstd

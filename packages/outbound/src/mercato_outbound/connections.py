@@ -19,9 +19,9 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from msgspec import Struct
 
-from mercato.platform.outbound.guard import AddressPolicy, AddressVerdict
-from mercato.platform.outbound.results import Options
 from mercato_contract import USER_AGENT
+from mercato_outbound.guard import AddressPolicy, AddressVerdict
+from mercato_outbound.results import Options
 
 AddrInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[Any, ...]]
 

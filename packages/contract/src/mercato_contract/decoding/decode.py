@@ -16,8 +16,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mercato.platform.errors import InvalidRequest
-from mercato.platform.wire import checks, walk
+from mercato_contract.decoding import checks, walk
 from mercato_contract.json_texts import (
     MAX_DEPTH,
     foreign_format,
@@ -28,7 +27,7 @@ from mercato_contract.json_texts import (
 )
 from mercato_contract.pages import MALFORMED, cursor_of, parse_cursor
 from mercato_contract.problems import Reason
-from mercato_contract.refusals import Problem, ValidationFailed
+from mercato_contract.refusals import InvalidRequest, Problem, ValidationFailed
 
 T = TypeVar("T")
 

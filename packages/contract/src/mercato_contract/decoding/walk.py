@@ -21,7 +21,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec import inspect as info
 
-from mercato.platform.wire.checks import alternatives, describe_types, fits, format_of, rule_of, uri_fault
+from mercato_contract.decoding.checks import alternatives, describe_types, fits, format_of, rule_of, uri_fault
 from mercato_contract.json_values import escape, json_type
 from mercato_contract.wire import Objection, Rule, as_json, parse_instant
 

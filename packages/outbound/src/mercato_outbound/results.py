@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from mercato.platform.clock import Clock, now
-from mercato.platform.outbound.document import Document, NewDocument
-from mercato.platform.outbound.guard import AddressPolicy
+from mercato_contract.clock import Clock, now
+from mercato_outbound.document import Document, NewDocument
+from mercato_outbound.guard import AddressPolicy
 
 DNS_SECONDS = 10  # for which the checked addresses of a name are cached
 MAX_REPLY = 1 << 20  # bytes of a reply that is parsed

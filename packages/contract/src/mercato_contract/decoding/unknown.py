@@ -10,12 +10,11 @@ from urllib.parse import quote
 import msgspec
 from msgspec import inspect as info
 
-from mercato.platform.errors import InvalidRequest
-from mercato.platform.wire.checks import alternatives
-from mercato.platform.wire.walk import read_dict, read_entries
+from mercato_contract.decoding.checks import alternatives
+from mercato_contract.decoding.walk import read_dict, read_entries
 from mercato_contract.json_texts import is_too_deep, repair
 from mercato_contract.json_values import escape
-from mercato_contract.refusals import ValidationFailed
+from mercato_contract.refusals import InvalidRequest, ValidationFailed
 from mercato_contract.wire import MAX_ENTRIES
 
 MAX_LISTED: Final = 20
