@@ -31,10 +31,10 @@ from tests.service import MerchantServer, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import placement, queries, resubmission, submission
-from mercato.features.orders.store_messages import Acceptance
 from mercato.features.orders.submission import MAY_HAVE_ARRIVED, NAMES_ITS_ORDER, SubmissionOutcome
 from mercato.features.webhooks.model import CallResult
 from mercato_client.testing.caller import Answer
+from mercato_contract.replies import Acceptance
 
 UNKNOWN: dict[str, Script] = {
     "reset": reset(),

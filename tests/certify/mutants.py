@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-from mercato.features.certification.report import CheckOutcome, Verdict
+from mercato_contract.certification import CheckOutcome, Verdict
 
 T = TypeVar("T")
 M = TypeVar("M")

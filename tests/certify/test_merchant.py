@@ -11,12 +11,12 @@ from tests.certify.merchant_mutants import MUTANTS, CorrectMerchant
 from tests.certify.mutants import ids, one_of_each_group
 from tests.certify.receiver_mutants import SECRET
 
-from mercato.features.certification.report import CheckOutcome, Verdict
 from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
 from mercato.tools.certify.merchant.context import MerchantOptions
 from mercato.tools.certify.suite import UnusableTargetError
 from mercato_client.testing import DECLINED_CARD, Received, Reply
 from mercato_client.testing.acts import Act
+from mercato_contract.certification import CheckOutcome, Verdict
 from mercato_contract.signing import new_secret
 from mercato_contract.wire import as_json
 

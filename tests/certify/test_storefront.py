@@ -12,7 +12,6 @@ from tests.certify.mutants import ids, one_of_each_group
 from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import MUTANTS, CorrectStorefront, InProcess
 
-from mercato.features.certification.report import CheckOutcome, Verdict
 from mercato.features.partners.model import PartnerKind
 from mercato.settings import Settings
 from mercato.tools.certify.storefront.certification import (
@@ -25,6 +24,7 @@ from mercato.tools.certify.storefront.proxy import FaultProxy
 from mercato.tools.certify.storefront.service import Service
 from mercato.tools.local import temporary_service
 from mercato_client.testing.caller import Answer
+from mercato_contract.certification import CheckOutcome, Verdict
 
 KEY = "mk_marketfront_of_a_storefront_under_test"
 

@@ -13,10 +13,11 @@ from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
 
 from mercato.features import offboarding
-from mercato.features.certification.report import CheckOutcome, Exchange, Report, Verdict, count, sign
+from mercato.features.certification.report import sign
 from mercato.features.certification.tables import certification_reports
 from mercato.features.partners.vault import Vault
 from mercato_contract import clock
+from mercato_contract.certification import CheckOutcome, Exchange, Report, Verdict, count
 
 
 def report(**changes: Any) -> Report:

@@ -13,19 +13,14 @@ from tests.catalog.documents import compiled
 from tests.orders.samples import NOW
 from tests.orders.test_bodies import row
 
-from mercato.features.orders.amounts import AmountEntry, Extras, Sums, wire
 from mercato.features.orders.lifecycle import OrderAdjusted
-from mercato.features.orders.record import (
-    OrderRow,
-    StoreAnswer,
-    StoredAdjustment,
-    commerce_order_of,
-    order_lines,
-)
+from mercato.features.orders.record import OrderRow, StoreAnswer, StoredAdjustment, commerce_order_of
 from mercato.features.orders.rules import check_adjustment
 from mercato.tools.price_proof import ProofOrder, verify_prices
+from mercato_catalog.carts.lines import order_lines
 from mercato_catalog.carts.pricing import price
 from mercato_catalog.model import CompiledCatalog
+from mercato_contract.amounts import AmountEntry, Extras, Sums, wire
 from mercato_contract.carts import LineItem
 from mercato_contract.clock import new_id
 from mercato_contract.decoding import Decoder

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from mercato.features.orders.amounts import (
+from mercato_contract.amounts import (
     MAX_DESCRIPTION_BYTES,
     AmountEntry,
     Extras,

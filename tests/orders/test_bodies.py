@@ -8,7 +8,6 @@ from msgspec import UNSET
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
 from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, checked, core, delivery, order
 
-from mercato.features.orders.amounts import wire
 from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer, cancelled_data, event_data
 from mercato.features.orders.store_messages import (
     MAX_PAYMENT_DEPTH,
@@ -20,6 +19,7 @@ from mercato.features.orders.store_messages import (
     without_payment,
 )
 from mercato.features.orders.validation import validate_body
+from mercato_contract.amounts import wire
 from mercato_contract.events import OrderEventData
 from mercato_contract.orders import OrderState, OrderStatus
 from mercato_contract.wire import as_json

@@ -29,11 +29,11 @@ from tests.orders.samples import (
     shop,
 )
 
-from mercato.features.orders.amounts import Sums
 from mercato.features.orders.checks import OrderCheck, check_order
 from mercato.features.orders.errors import problem_of
 from mercato.features.stores.model import SoldOut
 from mercato_catalog.building.build import MAX_NAME
+from mercato_contract.amounts import Sums
 from mercato_contract.clock import new_id
 from mercato_contract.decoding import Decoder
 from mercato_contract.placements import OrderCore

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.features.orders.amounts import AmountEntry, Sums
-from mercato.features.orders.store_messages import (
+from mercato_contract.amounts import AmountEntry, Sums
+from mercato_contract.problems import OrderError
+from mercato_contract.replies import (
     Acceptance,
     InvalidReply,
     Quote,
@@ -21,7 +22,6 @@ from mercato.features.orders.store_messages import (
     read_place,
     read_validate,
 )
-from mercato_contract.problems import OrderError
 
 SUMS = Sums("USD", 2, 800)
 

@@ -32,15 +32,7 @@ from tests.orders.samples import (
     order,
 )
 
-from mercato.features.orders.amounts import (
-    MAX_DESCRIPTION_BYTES,
-    MAX_DETAILS,
-    AmountEntry,
-    Extras,
-    Sums,
-)
 from mercato.features.orders.errors import OrderTokenInvalid
-from mercato.features.orders.store_messages import Quote
 from mercato.features.orders.validation import (
     MAX_TOKEN,
     PURPOSE,
@@ -51,9 +43,17 @@ from mercato.features.orders.validation import (
 )
 from mercato.features.partners.vault import Vault
 from mercato_catalog.carts.lines import choice_of
+from mercato_contract.amounts import (
+    MAX_DESCRIPTION_BYTES,
+    MAX_DETAILS,
+    AmountEntry,
+    Extras,
+    Sums,
+)
 from mercato_contract.carts import LineItem
 from mercato_contract.clock import new_id
 from mercato_contract.placements import PickupFulfillment, ScheduleType
+from mercato_contract.replies import Quote
 
 SUMS = Sums(
     "USD", 2, 920, Extras(fees=(AmountEntry(100, "Bag"),), adjustments=(AmountEntry(-5, "Ründung"),)), tip=50

@@ -32,7 +32,7 @@ HARMLESS = {
     "mercato_catalog.validation.scan._Frame.keys": "names of a document's members",
     "features.discovery.index.SearchColumns.hours_key": "a hash that groups stores by their hours",
     "features.discovery.index.SearchColumns.name_key": "a name to sort by",
-    "features.certification.report.Signature.public_key": "the public half of a key",
+    "mercato_contract.certification.Signature.public_key": "the public half of a key",
     "features.sign_in.passkeys.NewPasskey.public_key": "the public half of a key",
     "cli.inputs.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",

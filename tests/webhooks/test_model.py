@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercato.features.webhooks import model
-from mercato.features.webhooks.model import CallResult, GiveUp, Retry, Succeeded, decide, excerpt
+from mercato.features.webhooks.model import CallResult, GiveUp, Retry, Succeeded, decide
+from mercato_contract.events import envelope
+from mercato_contract.excerpts import excerpt
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MIDDLE = 0.5
@@ -111,7 +113,7 @@ def test_an_echoed_token_is_masked_wherever_the_reply_was_cut(before: int, lengt
 
 
 def test_the_body_is_the_standard_webhooks_envelope() -> None:
-    body = model.envelope("catalog.sync.failed", occurred_at=NOW, data={"errors": []})
+    body = envelope("catalog.sync.failed", occurred_at=NOW, data={"errors": []})
     assert (
         body == b'{"type":"catalog.sync.failed","timestamp":"2026-03-01T12:00:00.000Z","data":{"errors":[]}}'
     )

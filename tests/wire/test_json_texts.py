@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.calibration import cpu_within
 
-from mercato.features.orders.store_messages import (
+from mercato_contract.decoding import Decoder
+from mercato_contract.decoding.unknown import find_unknown
+from mercato_contract.json_texts import MAX_DEPTH, MAX_REPAIRED, is_too_deep, name_byte, repair
+from mercato_contract.refusals import Problem
+from mercato_contract.replies import (
     Acceptance,
     CancelAcceptance,
     CancelRejection,
@@ -20,10 +24,6 @@ from mercato.features.orders.store_messages import (
     read_place,
     read_validate,
 )
-from mercato_contract.decoding import Decoder
-from mercato_contract.decoding.unknown import find_unknown
-from mercato_contract.json_texts import MAX_DEPTH, MAX_REPAIRED, is_too_deep, name_byte, repair
-from mercato_contract.refusals import Problem
 from mercato_contract.wire import Wire
 
 MARK = b"\xef\xbb\xbf"

@@ -1,6 +1,7 @@
 """The registry of webhooks: which types there are, what each carries, who receives it, and what a store replies."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final, Literal, TypeAlias
 from uuid import UUID
@@ -18,7 +19,7 @@ from mercato_contract.placements import (
     ErasableContext,
     Fulfillment,
 )
-from mercato_contract.wire import Instant, Wire, redacted
+from mercato_contract.wire import Instant, Wire, as_json, redacted, rfc3339
 
 
 class Envelope(Wire):
@@ -442,3 +443,15 @@ PAYLOADS: Final[Mapping[str, type[Payload]]] = {kind: event.data for event in EV
 
 ON_REQUEST: Final = frozenset(kind for event in EVENTS if event.on_request for kind in event.types)
 """Types that aren't sent to event URLs."""
+
+
+SYNC_EVENTS: Final = {
+    RunStatus.SUCCEEDED: EventType.CATALOG_SYNC_SUCCEEDED,
+    RunStatus.FAILED: EventType.CATALOG_SYNC_FAILED,
+}
+"""The event of each end of a catalog run."""
+
+
+def envelope(kind: str, *, occurred_at: datetime, data: object) -> bytes:
+    """Return the body. The same bytes are stored, signed at every attempt, and sent."""
+    return as_json(Envelope(type=kind, timestamp=rfc3339(occurred_at), data=msgspec.Raw(as_json(data))))

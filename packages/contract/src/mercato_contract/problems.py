@@ -283,3 +283,8 @@ def default_message(code: str) -> str:
     """Return the message of an order's error that came without one; a code of the store's own has OTHER's."""
     kind = PROBLEMS[code] if code in ORDER_ERROR_CODES else OTHER_REFUSAL
     return f"{kind.title}."
+
+
+def order_error_code(code: str) -> str:
+    """Return a store's code: OTHER in place of one of this service's that can't apply to an order."""
+    return OTHER if code in PROBLEMS and code not in ORDER_ERROR_CODES else code

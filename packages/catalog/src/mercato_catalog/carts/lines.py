@@ -3,11 +3,15 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from uuid import UUID
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mercato_catalog.carts.errors import AS_SENT, LineItemNotFound, Origin, Path
+from mercato_catalog.model import CompiledCatalog
 from mercato_contract.carts import MAX_DEPTH, MAX_LINES, CartModifierGroup, LineItem, PricedLineItem
+from mercato_contract.placements import CommerceLine, CommerceModifierGroup
 from mercato_contract.refusals import ValidationFailed
+from mercato_contract.wire import uuid_text
 
 MakeId = Callable[[], UUID]
 """Return a new id of a line."""
@@ -140,3 +144,40 @@ def replace_duplicate_ids(lines: list[PricedLineItem], seen: set[int], new_id: M
         lines[index] = replace(line, line_item_id=line_id)
         for group in line.modifier_groups:
             replace_duplicate_ids(group.line_items, seen, new_id)
+
+
+def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[CommerceLine, ...]:
+    """Return priced lines with the names of their items and the ids of the merchant's document."""
+    # Lines are made by position, here and below: names would cost as much as all the rest of a conversion.
+    converted = []
+    for line in lines:
+        groups = []
+        for group in line.modifier_groups:
+            group_id = group.modifier_group_id
+            compiled = catalog.groups.get(group_id.int)
+            partner_id = None if compiled is None else compiled.document_id
+            groups.append(
+                CommerceModifierGroup(
+                    group_id,
+                    uuid_text(group_id) if partner_id is None else partner_id,
+                    order_lines(group.line_items, catalog),
+                    UNSET if compiled is None else compiled.name or UNSET,
+                )
+            )
+        item = catalog.items.get(line.item_id.int)
+        partner_id = None if item is None else item.document_id
+        converted.append(
+            CommerceLine(
+                line.item_id,
+                uuid_text(line.item_id) if partner_id is None else partner_id,
+                tuple(groups),
+                line.quantity,
+                line.line_item_id,
+                UNSET if item is None else item.name or UNSET,
+                line.amounts,
+                line.unavailable,
+                line.note,
+                line.free_quantity,
+            )
+        )
+    return tuple(converted)

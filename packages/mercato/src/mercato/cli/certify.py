@@ -22,7 +22,6 @@ from mercato.cli.certify_report import (
 from mercato.cli.inputs import check_secrets, read_secret, read_valid_document, settings
 from mercato.cli.options import BearerToken, DataDir, Json, between, group
 from mercato.cli.output import note, print_json, say, wrap
-from mercato.features.certification.report import CheckOutcome, UnsignedReport
 from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
 from mercato.tools.certify.merchant.context import MerchantOptions
 from mercato.tools.certify.storefront.certification import (
@@ -35,6 +34,7 @@ from mercato.tools.certify.storefront.drivers import CommandDriver, Driver, Manu
 from mercato.tools.certify.suite import Check, Suite, UnusableTargetError, without_credentials
 from mercato_catalog.model import NO_ONBOARDING
 from mercato_contract import clock
+from mercato_contract.certification import CheckOutcome, UnsignedReport
 from mercato_contract.decoding.checks import uri_fault
 from mercato_contract.stores import timezone_fault
 

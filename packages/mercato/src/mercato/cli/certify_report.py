@@ -18,16 +18,8 @@ from mercato.cli.options import DataDir
 from mercato.cli.output import finding, indented, note, print_json, sanitize, say, truncate, view, width, wrap
 from mercato.features.certification.report import (
     MAX_BYTES,
-    CheckOutcome,
-    Counts,
-    Exchange,
-    Report,
-    SignedReport,
     UnreadableReportError,
-    UnsignedReport,
-    Verdict,
     Verified,
-    count,
     fingerprint,
     public_keys,
     sign,
@@ -40,6 +32,16 @@ from mercato.platform.db.url import FILE as DATABASE
 from mercato.settings import Settings, load
 from mercato.tools.certify.suite import Check, Suite
 from mercato_contract import clock
+from mercato_contract.certification import (
+    CheckOutcome,
+    Counts,
+    Exchange,
+    Report,
+    SignedReport,
+    UnsignedReport,
+    Verdict,
+    count,
+)
 from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire, instant
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from mercato.console.order_words import number_of
 from mercato.console.screen import MERCHANTS, Done, Field, Question, Screens, Visit
-from mercato.features.orders.amounts import fits
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.operators import describe_notice
 from mercato.features.orders.record import OrderRow, StoredAdjustment
@@ -22,6 +21,7 @@ from mercato.features.orders.rules import adjustment_refusal
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.errors import Conflict, IdempotencyKeyReused
+from mercato_contract.amounts import fits
 from mercato_contract.events import EventType
 from mercato_contract.money import MoneyError, get_scale, to_minor, to_text
 from mercato_contract.orders import AdjustmentType, AdjustOrderRequest

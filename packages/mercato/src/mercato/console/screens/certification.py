@@ -8,17 +8,11 @@ from msgspec import Meta
 
 from mercato.console.screen import MERCHANTS, Done, Page, Question, Screens, Visit
 from mercato.features.certification import queries
-from mercato.features.certification.report import (
-    Report,
-    UnreadableReportError,
-    Verified,
-    count,
-    public_keys,
-    verify,
-)
+from mercato.features.certification.report import UnreadableReportError, Verified, public_keys, verify
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.audit import audit
 from mercato.platform.errors import NotFound
+from mercato_contract.certification import Report, count
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import Wire
 

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Row, delete, insert, select
 
-from mercato.features.certification.report import Counts, Report
 from mercato.features.certification.tables import certification_reports as reports
 from mercato.platform.db.engine import Read, Write
+from mercato_contract.certification import Counts, Report
 from mercato_contract.wire import as_json
 
 MAX_KEPT: Final = 20

@@ -18,15 +18,7 @@ from mercato.features.orders import queries
 from mercato.features.orders.lifecycle import CANCELLATIONS, Lifecycle, OrderCancelledByStorefront
 from mercato.features.orders.record import OrderRow, StoredCancellation
 from mercato.features.orders.resubmission import MIN_WAIT, RETRY_INTERVAL
-from mercato.features.orders.store_messages import (
-    CancelAcceptance,
-    CancelRejection,
-    CancelReply,
-    InvalidReply,
-    ReplyParser,
-    cancel_body,
-    read_cancel,
-)
+from mercato.features.orders.store_messages import cancel_body
 from mercato.features.orders.submission import call_until_final
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import CallRecord, record_store_call, update_store_call
@@ -48,6 +40,14 @@ from mercato.platform.telemetry.context import set_partner
 from mercato_contract.clock import Clock
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import CancellationStatus, OrderState
+from mercato_contract.replies import (
+    CancelAcceptance,
+    CancelRejection,
+    CancelReply,
+    InvalidReply,
+    ReplyParser,
+    read_cancel,
+)
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Wire

@@ -9,7 +9,6 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.orders.addresses import missing_parts
-from mercato.features.orders.amounts import Sums, fits
 from mercato.features.orders.errors import (
     AddressInvalid,
     CartEmpty,
@@ -17,16 +16,16 @@ from mercato.features.orders.errors import (
     OrderTotalDifferent,
     StoreClosed,
 )
-from mercato.features.orders.record import order_lines
 from mercato.features.orders.store_messages import payment_fault
 from mercato.features.stores.cache import Menus
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.views import availability_of
 from mercato.platform.gazetteer import country_of
 from mercato_catalog.carts.errors import CartFault, ItemUnavailable
-from mercato_catalog.carts.lines import check_bounds
+from mercato_catalog.carts.lines import check_bounds, order_lines
 from mercato_catalog.carts.pricing import Priced, price
 from mercato_catalog.model import CompiledCatalog
+from mercato_contract.amounts import Sums, fits
 from mercato_contract.carts import LineItem
 from mercato_contract.clock import Clock, MakeId, zone
 from mercato_contract.decoding.decode import refusal

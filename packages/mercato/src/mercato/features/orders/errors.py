@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from mercato_catalog.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
 from mercato_contract import problems
-from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, PROBLEMS, OrderError
+from mercato_contract.problems import OTHER, OrderError
 from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.texts import shown
 
@@ -138,11 +138,6 @@ _KINDS: Final[dict[str, type[Problem]]] = {
         ValidationFailed,
     )
 }
-
-
-def order_error_code(code: str) -> str:
-    """Return a store's code: OTHER in place of one of this service's that can't apply to an order."""
-    return OTHER if code in PROBLEMS and code not in ORDER_ERROR_CODES else code
 
 
 def problem_of(listed: Sequence[OrderError]) -> Problem:

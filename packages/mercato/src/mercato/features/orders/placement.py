@@ -48,7 +48,7 @@ from mercato.features.orders.queries import StoreChanged
 from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.rules import Plan, RefusePlan, StorePlan, ValidatePlan, new_order, plan_quoted
 from mercato.features.orders.search import ContactKeys
-from mercato.features.orders.store_messages import Quote, Rejection, canonical_payment, payment_of
+from mercato.features.orders.store_messages import canonical_payment, payment_of
 from mercato.features.orders.submission import Submission, Submitter
 from mercato.features.orders.validation import OrderTokens, TokenExpired, Validations, digest_of
 from mercato.features.partners.model import Caller
@@ -64,6 +64,7 @@ from mercato_contract.money import is_zero
 from mercato_contract.orders import Actor
 from mercato_contract.placements import PlaceOrderRequest
 from mercato_contract.refusals import Problem
+from mercato_contract.replies import Quote, Rejection
 from mercato_contract.wire import as_json, redacted
 
 SLACK: Final = timedelta(seconds=5)

@@ -10,8 +10,6 @@ from uuid import UUID
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from mercato_catalog.model import CompiledCatalog
-from mercato_contract.carts import PricedLineItem
 from mercato_contract.events import OrderCancelledData, WebhookOrder
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
@@ -32,7 +30,6 @@ from mercato_contract.placements import (
     ClientContext,
     CommerceCart,
     CommerceLine,
-    CommerceModifierGroup,
     Customer,
     Fulfillment,
     OrderCart,
@@ -40,7 +37,7 @@ from mercato_contract.placements import (
     OrderModifierGroup,
 )
 from mercato_contract.problems import OrderError
-from mercato_contract.wire import Instant, Wire, as_json, rfc3339, uuid_text
+from mercato_contract.wire import Instant, Wire, as_json, rfc3339
 
 _Order = TypeVar("_Order", Order, CommerceOrder)
 _Cart = TypeVar("_Cart", OrderCart, CommerceCart)
@@ -174,43 +171,6 @@ class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
     def storefront_document(self) -> bytes:
         """The same as JSON, encoded once: the response and the event of a placement have the same."""
         return as_json(self.storefront_order)
-
-
-def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[CommerceLine, ...]:
-    """Return priced lines with the names of their items and the ids of the merchant's document."""
-    # Lines are made by position, here and below: names would cost as much as all the rest of a conversion.
-    converted = []
-    for line in lines:
-        groups = []
-        for group in line.modifier_groups:
-            group_id = group.modifier_group_id
-            compiled = catalog.groups.get(group_id.int)
-            partner_id = None if compiled is None else compiled.document_id
-            groups.append(
-                CommerceModifierGroup(
-                    group_id,
-                    uuid_text(group_id) if partner_id is None else partner_id,
-                    order_lines(group.line_items, catalog),
-                    UNSET if compiled is None else compiled.name or UNSET,
-                )
-            )
-        item = catalog.items.get(line.item_id.int)
-        partner_id = None if item is None else item.document_id
-        converted.append(
-            CommerceLine(
-                line.item_id,
-                uuid_text(line.item_id) if partner_id is None else partner_id,
-                tuple(groups),
-                line.quantity,
-                line.line_item_id,
-                UNSET if item is None else item.name or UNSET,
-                line.amounts,
-                line.unavailable,
-                line.note,
-                line.free_quantity,
-            )
-        )
-    return tuple(converted)
 
 
 def take_notes(cart: CommerceCart, note: str | None) -> Notes | None:

@@ -8,7 +8,6 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mercato.features.orders.amounts import Sums, fits, wire
 from mercato.features.orders.checks import OrderCheck
 from mercato.features.orders.errors import (
     InvalidStatusTransition,
@@ -17,8 +16,8 @@ from mercato.features.orders.errors import (
     problem_of,
 )
 from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer, take_notes, with_notes
-from mercato.features.orders.store_messages import Quote
 from mercato.platform.errors import Conflict
+from mercato_contract.amounts import Sums, fits, wire
 from mercato_contract.decoding.checks import refuse, uri_fault
 from mercato_contract.money import MoneyError, to_minor, to_text
 from mercato_contract.orders import (
@@ -38,6 +37,7 @@ from mercato_contract.orders import (
 from mercato_contract.placements import CommerceLine, PlaceOrderRequest
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import Problem
+from mercato_contract.replies import Quote
 from mercato_contract.wire import as_json, parse_instant
 
 # --- placing --------------------------------------------------------------------------------------

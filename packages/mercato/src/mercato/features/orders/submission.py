@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.orders import queries
-from mercato.features.orders.amounts import explain_ignored_amounts, sums_of
 from mercato.features.orders.lifecycle import (
     ConcurrentUpdate,
     Lifecycle,
@@ -28,14 +27,9 @@ from mercato.features.orders.lifecycle import (
 )
 from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.store_messages import (
-    Acceptance,
-    InvalidReply,
-    Rejection,
-    ReplyParser,
     carries_payment,
     mask_payment,
     place_body,
-    read_place,
     secrets_in,
     with_payment,
     without_payment,
@@ -48,11 +42,14 @@ from mercato.features.webhooks.deliveries import (
     record_store_call,
     update_store_call,
 )
-from mercato.features.webhooks.model import CallResult, StoreCall, masked
+from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.queries import delete_store_call
 from mercato.platform.db.engine import Database, Read, Write
+from mercato_contract.amounts import explain_ignored_amounts, sums_of
 from mercato_contract.clock import Clock, MakeId
 from mercato_contract.events import SUFFIXES, EventType
+from mercato_contract.excerpts import masked
+from mercato_contract.replies import Acceptance, InvalidReply, Rejection, ReplyParser, read_place
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
 

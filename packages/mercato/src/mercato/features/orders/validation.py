@@ -17,21 +17,20 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.metrics import Activity
-from mercato.features.orders.amounts import Sums, wire
 from mercato.features.orders.checks import OrderCheck, OrderChecker
 from mercato.features.orders.errors import RETRY_SECONDS, OrderTokenInvalid, StoreUnreachable
 from mercato.features.orders.record import storefront_cart
-from mercato.features.orders.store_messages import Quote, Rejection, ReplyParser, quote, read_validate
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import VALIDATION_BYTES, StorageQuota
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import CallRecord, record_store_call
-from mercato.features.webhooks.model import CallResult, StoreCall, envelope
+from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.db.engine import Database
+from mercato_contract.amounts import Sums, wire
 from mercato_contract.carts import CartModifierGroup, LineItem
 from mercato_contract.clock import Clock, MakeId
-from mercato_contract.events import SUFFIXES, EventType, OrderValidateData, WebhookOrder
+from mercato_contract.events import SUFFIXES, EventType, OrderValidateData, WebhookOrder, envelope
 from mercato_contract.placements import (
     CheckedOrder,
     Fulfillment,
@@ -40,6 +39,7 @@ from mercato_contract.placements import (
     ValidateOrderResponse,
 )
 from mercato_contract.problems import OrderError
+from mercato_contract.replies import Quote, Rejection, ReplyParser, quote, read_validate
 from mercato_contract.signing import hmac_sha256, target
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import as_json, redacted, rfc3339

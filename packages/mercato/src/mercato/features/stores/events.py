@@ -1,7 +1,6 @@
 """Events for merchants: the end of a catalog run, and a webhookUrl with a new origin. Bind tokens to origins."""
 
 from datetime import datetime
-from typing import Final
 from uuid import UUID
 
 from msgspec import UNSET, Struct
@@ -18,17 +17,11 @@ from mercato.features.stores.model import StoreRow
 from mercato.features.webhooks.outbox import NewEvent, Recipient, announce_change, origin_changed, push
 from mercato.platform.db.engine import Write
 from mercato.platform.telemetry import tracing
-from mercato_contract.catalogs import RunStatus
 from mercato_contract.clock import MakeId
 from mercato_contract.decoding.checks import refuse
-from mercato_contract.events import CatalogSyncWebhookData, EndpointChangedData, EndpointKind, EventType
+from mercato_contract.events import SYNC_EVENTS, CatalogSyncWebhookData, EndpointChangedData, EndpointKind
 from mercato_contract.feeds import StoreChangeKind
 from mercato_outbound.guard import origin_of
-
-SYNC_EVENTS: Final = {
-    RunStatus.SUCCEEDED: EventType.CATALOG_SYNC_SUCCEEDED,
-    RunStatus.FAILED: EventType.CATALOG_SYNC_FAILED,
-}
 
 
 class StoreEvents(Struct, frozen=True):

@@ -15,10 +15,11 @@ import structlog
 
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.webhooks.credentials import Credentials, WebhookCredentials
-from mercato.features.webhooks.model import EXCERPT_BYTES, CallResult, StoreCall, error_of, excerpt, masked
+from mercato.features.webhooks.model import CallResult, StoreCall, error_of
 from mercato.features.webhooks.store_health import Record
 from mercato.platform.telemetry import tracing
 from mercato_contract.clock import Clock
+from mercato_contract.excerpts import EXCERPT_BYTES, excerpt, masked
 from mercato_contract.signing import webhook_headers
 from mercato_contract.wire import uuid_text
 from mercato_outbound.client import Outbound

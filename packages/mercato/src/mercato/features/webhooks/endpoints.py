@@ -27,7 +27,6 @@ from mercato.features.webhooks.model import (
     EndpointNotFound,
     UnknownStore,
     check_endpoint,
-    envelope,
     partition_of,
     types_of,
 )
@@ -38,7 +37,7 @@ from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.errors import Conflict
 from mercato_contract.clock import MakeId
 from mercato_contract.decoding.decode import page_of, read_cursor
-from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType, PingData
+from mercato_contract.events import STORE_CALLS, SUFFIXES, EventType, PingData, envelope
 from mercato_contract.pages import Page
 from mercato_contract.signing import target
 from mercato_contract.texts import shown

@@ -1,28 +1,26 @@
 """Deliveries, calls to stores, their results, the retry schedule, and what a webhook endpoint may be. No I/O."""
 
-import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import quote
 from uuid import UUID
 
-import msgspec
 from msgspec import Struct, field
 
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.platform.errors import NotFound
 from mercato_contract import problems
 from mercato_contract.decoding.checks import refuse, uri_fault
-from mercato_contract.events import EVENTS, NOT_IN_FEEDS, Envelope, EventType
+from mercato_contract.events import EVENTS, NOT_IN_FEEDS, EventType
 from mercato_contract.refusals import Problem
+from mercato_contract.replies import advice_on
 from mercato_contract.texts import shown
 from mercato_contract.webhooks import HIDDEN_VALUE, DeliveryStatus, WebhookEndpointRequest
-from mercato_contract.wire import Wire, as_json, redacted, rfc3339, truncated
+from mercato_contract.wire import Wire, redacted, rfc3339, truncated
 from mercato_outbound.guard import AddressPolicy, call_fault
 
 KIND: Final = "webhook.deliver"
@@ -48,17 +46,12 @@ JITTER: Final = 0.1
 DISABLE_AFTER: Final = timedelta(days=5)
 """An endpoint whose attempts have all failed for so long is disabled."""
 
-EXCERPT_BYTES: Final = 1024
-"""Bytes of a reply's body in the delivery log."""
 
 PARTITIONS: Final = 4
 """Concurrent attempts to one endpoint: a slow receiver holds no more slots of a worker."""
 
 MAX_FAULTS: Final = 10
 """Internal faults in a row after which a delivery is given up."""
-
-_MIN_MASKED: Final = 4
-"""Characters: a shorter beginning of a secret at the end of a reply is no leak."""
 
 
 DELIVERY_WORDS: Final = {
@@ -179,73 +172,6 @@ def error_of(status: int) -> str | None:
     return f"The receiver answered {status}.{advice_on(status)}"
 
 
-def advice_on(status: int) -> str:
-    """Return what to look at if a receiver doesn't accept who calls; nothing for other statuses."""
-    if status not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-        return ""
-    return (
-        " It doesn't trust the call: compare the signing secret and the bearer token that it expects with those of "
-        "this account, and its clock."
-    )
-
-
-def excerpt(body: bytes, *, hidden: Sequence[str]) -> str:
-    """Return the beginning of a reply as text that can be stored, with the `hidden` strings masked."""
-    if not body:
-        return ""
-    text = _visible(body.decode("utf-8", "replace").replace("\x00", "\ufffd"))
-    # Longest first: one may be a part of another.
-    for secret in sorted(hidden, key=len, reverse=True):
-        for form in _forms(secret):
-            text = _mask_end(text.replace(form, "***"), form)
-    return text.encode()[:EXCERPT_BYTES].decode("utf-8", "ignore")
-
-
-def _visible(text: str) -> str:
-    """Return the text with the code in place of each character that nobody sees, as in [U+FEFF]."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character in _SHOWN or character.isprintable() else f"[U+{ord(character):04X}]"
-        for character in text
-    )
-
-
-_SHOWN: Final = "\t\r\n\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
-"""Characters that aren't printable and stay: white space of JSON, and those that shape letters and emoji."""
-
-
-def masked(text: str, *, hidden: Sequence[str]) -> str:
-    """Return a message about a reply with the `hidden` strings masked."""
-    for secret in sorted(hidden, key=len, reverse=True):
-        for form in _forms(secret):
-            text = text.replace(form, "***")
-    return text
-
-
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
-
-
-def _forms(secret: str) -> Iterable[str]:
-    """Return the secret, and its forms in JSON and URLs, longest first; nothing for ''."""
-    if _PLAIN.fullmatch(secret):
-        return (secret,) if secret else ()
-    # Some encoders escape characters outside ASCII, and PHP's escapes the slash.
-    in_json = as_json(secret)[1:-1].decode(), json.dumps(secret)[1:-1]
-    forms = (secret, *in_json, *(form.replace("/", "\\/") for form in in_json), quote(secret, safe=""))
-    return sorted(dict.fromkeys(forms), key=len, reverse=True)
-
-
-def _mask_end(text: str, secret: str) -> str:
-    """Mask the beginning of the secret at the end of the text, which may have been cut there."""
-    if not text or text[-1] not in secret:
-        return text
-    for length in range(min(len(secret) - 1, len(text)), _MIN_MASKED - 1, -1):
-        if text.endswith(secret[:length]):
-            return text[:-length] + "***"
-    return text
-
-
 @redacted("body", "base", "endpoint_credentials")
 class Delivery(Struct, frozen=True, kw_only=True):
     """A delivery that is due, with the state of its endpoint.
@@ -302,11 +228,6 @@ class DeliverJob(Wire, frozen=True):
     def ordering_key(self) -> str:
         endpoint = sha256(self.url.encode()).hexdigest()[:16]
         return f"webhook:{self.partner_id.hex}:{endpoint}:{self.partition}"
-
-
-def envelope(kind: str, *, occurred_at: datetime, data: object) -> bytes:
-    """Return the body. The same bytes are stored, signed at every attempt, and sent."""
-    return as_json(Envelope(type=kind, timestamp=rfc3339(occurred_at), data=msgspec.Raw(as_json(data))))
 
 
 def partition_of(subject: UUID) -> int:

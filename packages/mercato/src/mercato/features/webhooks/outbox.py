@@ -28,7 +28,7 @@ from mercato.features.webhooks.attempts import (
     insert_deliveries,
     insert_delivery,
 )
-from mercato.features.webhooks.model import DeliverJob, envelope, partition_of
+from mercato.features.webhooks.model import DeliverJob, partition_of
 from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
@@ -42,6 +42,7 @@ from mercato_contract.events import (
     EndpointChangedData,
     EndpointKind,
     EventType,
+    envelope,
 )
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus

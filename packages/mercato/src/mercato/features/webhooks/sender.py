@@ -20,7 +20,6 @@ from mercato.features.webhooks import attempts, endpoint_health
 from mercato.features.webhooks.calls import failed_result, post_signed
 from mercato.features.webhooks.credentials import WebhookCredentials, open_credentials
 from mercato.features.webhooks.model import (
-    EXCERPT_BYTES,
     CallResult,
     Decision,
     DeliverJob,
@@ -32,7 +31,6 @@ from mercato.features.webhooks.model import (
     Succeeded,
     decide,
     error_of,
-    excerpt,
 )
 from mercato.features.webhooks.recorder import INTERNAL_FAULT, Attempt, ResultRecorder, Settle
 from mercato.platform import processes
@@ -52,6 +50,7 @@ from mercato.platform.jobs import (
 from mercato.platform.telemetry import is_debug_enabled
 from mercato.platform.telemetry.context import set_partner
 from mercato_contract.clock import Clock, new_id
+from mercato_contract.excerpts import EXCERPT_BYTES, excerpt
 from mercato_contract.wire import redacted
 from mercato_outbound.client import Outbound
 from mercato_outbound.results import RequestFailed

@@ -5,7 +5,6 @@ from functools import cache
 from types import new_class
 from typing import Any, Final, Literal
 
-from mercato.features.orders.store_messages import REFUSALS
 from mercato.features.stores.model import StoreAlreadyRegistered
 from mercato.http.openapi.schemas import components, schema_of
 from mercato.http.operations import PROBLEM_DETAILS, Access, Operation
@@ -15,6 +14,7 @@ from mercato_contract.decoding.unknown import NAMED_WITH
 from mercato_contract.events import EVENTS, Event, StoreRefusal
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.refusals import InvalidRequest, Problem, ValidationFailed
+from mercato_contract.replies import REFUSALS
 from mercato_contract.wire import Instant, Wire
 
 _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {

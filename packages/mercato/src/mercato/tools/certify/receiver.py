@@ -18,9 +18,6 @@ from uuid import UUID
 import aiohttp
 import msgspec
 
-from mercato.features.certification.report import Exchange
-from mercato.features.orders.store_messages import REFUSALS
-from mercato.features.webhooks.model import envelope
 from mercato.tools.certify.suite import (
     Failed,
     NoAnswer,
@@ -31,6 +28,9 @@ from mercato.tools.certify.suite import (
     without_credentials,
 )
 from mercato_contract import USER_AGENT, clock
+from mercato_contract.certification import Exchange
+from mercato_contract.events import envelope
+from mercato_contract.replies import REFUSALS
 from mercato_contract.signing import new_secret, target, webhook_headers
 from mercato_contract.wire import as_json
 from mercato_outbound.results import MAX_REPLY

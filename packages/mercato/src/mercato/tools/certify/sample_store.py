@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
@@ -11,26 +10,24 @@ from zoneinfo import ZoneInfo
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mercato.features.orders.amounts import Sums, wire
-from mercato.features.orders.checks import check_order
-from mercato.features.stores.model import SoldOut, StoreRow
 from mercato.tools.lint import lint
 from mercato_catalog.building.packed import unpack
+from mercato_catalog.carts import pricing
+from mercato_catalog.carts.lines import order_lines
 from mercato_catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato_contract import clock
-from mercato_contract.carts import MAX_DEPTH, Cart, CartModifierGroup, LineItem
+from mercato_contract.amounts import Sums, wire
+from mercato_contract.carts import MAX_DEPTH, CartModifierGroup, LineItem
 from mercato_contract.events import WebhookOrder
-from mercato_contract.money import get_scale, minor_to_decimal, to_minor
+from mercato_contract.money import decimal_to_minor, get_scale, minor_to_decimal, to_minor
 from mercato_contract.placements import (
     ClientContext,
+    CommerceCart,
     Customer,
     Fulfillment,
-    OrderCore,
     PickupFulfillment,
     ScheduleType,
-    ValidateAmounts,
 )
-from mercato_contract.stores import Address
 from mercato_contract.wire import as_json
 
 CUSTOMER: Final = Customer(
@@ -39,10 +36,18 @@ CUSTOMER: Final = Customer(
 CONTEXT: Final = ClientContext(ip="203.0.113.7", user_agent="mercato-certify/1")
 PICKUP: Final[Fulfillment] = PickupFulfillment(schedule_type=ScheduleType.ASAP)
 
-_CREATED_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
-
 Choice = tuple[Key, Key]
 """A modifier group and one of its items."""
+
+
+class OrderedStore(Struct, frozen=True):
+    """What an order says of its store, and the items that are sold out there."""
+
+    id: UUID
+    partner_store_id: str
+    timezone: str
+    catalog_set_id: UUID
+    sold_out: tuple[UUID, ...]
 
 
 class PricedOrder(Struct, frozen=True):
@@ -60,7 +65,7 @@ class PricedOrder(Struct, frozen=True):
 class SampleStore:
     """What is ordered from. `previous_set` is the id of the CatalogSet that it sold before, if any."""
 
-    store: StoreRow
+    store: OrderedStore
     catalog: CompiledCatalog
     previous_set: UUID | None = None
 
@@ -68,7 +73,7 @@ class SampleStore:
     def offers(self) -> tuple[LineItem, ...]:
         """A line for every item on sale now, with the modifiers that it requires."""
         local = clock.now().astimezone(ZoneInfo(self.store.timezone))
-        sold_out = {item_id.item_id.int for item_id in self.store.sold_out}
+        sold_out = {item_id.int for item_id in self.store.sold_out}
         lines = (
             self._line(key)
             for key, item in self.catalog.items.items()
@@ -102,7 +107,7 @@ class SampleStore:
     @property
     def unavailable_items(self) -> Iterator[UUID]:
         """The items that the catalog has, but that are not on sale."""
-        yield from (item_id.item_id for item_id in self.store.sold_out)
+        yield from self.store.sold_out
         yield from (UUID(int=key) for key, item in self.catalog.items.items() if not item.available)
 
     def order(
@@ -113,31 +118,39 @@ class SampleStore:
         tip: str | None = None,
         customer: Customer | None = CUSTOMER,
     ) -> PricedOrder:
-        """Return an order of the lines, by default of the plain one. Raises LookupError if one has no price."""
-        core = OrderCore(
-            cart=Cart(
+        """Return an order of the lines, by default of the plain one. Raises LookupError if one has no price.
+
+        It is as the service sends it: the fulfillment's instant in UTC, and its street as `address1`.
+        """
+        priced = pricing.price(
+            list(lines) or [self.plain_line],
+            catalog=self.catalog,
+            sold_out=self.store.sold_out,
+            new_id=clock.new_id,
+            itemized=True,
+        )
+        if priced.total is None:
+            raise LookupError("an item has no price")
+        scale = self.catalog.scale
+        sums = Sums(
+            currency=self.catalog.currency,
+            scale=scale,
+            sub_total=priced.total,
+            tip=0 if tip is None else decimal_to_minor(tip, scale),
+        )
+        order = WebhookOrder(
+            cart=CommerceCart(
                 catalog_set_id=self.store.catalog_set_id,
+                line_items=order_lines(priced.lines, self.catalog),
                 store_id=self.store.id,
-                line_items=list(lines) or [self.plain_line],
+                amounts=priced.amounts,
             ),
             client_context=CONTEXT,
             fulfillment=fulfillment,
-            amounts=None if tip is None else ValidateAmounts(tip=tip),
-            customer=customer,
-        )
-        check = check_order(
-            core, store=self.store, catalog=self.catalog, now=clock.now(), new_id=clock.new_id
-        )
-        if check.sums is None:
-            raise LookupError("an item has no price")
-        order = WebhookOrder(
-            cart=check.cart,
-            client_context=CONTEXT,
-            fulfillment=check.fulfillment,
-            amounts=wire(check.sums),
+            amounts=wire(sums),
             customer=customer or UNSET,
         )
-        return PricedOrder(order, check.sums)
+        return PricedOrder(order, sums)
 
     def _item(self, line: LineItem) -> CompiledItem:
         return self.catalog.items[line.item_id.int]
@@ -185,35 +198,12 @@ def sample_store(
     _, built = lint(document, default_currency="USD", max_bytes=1 << 40, onboarding_id=onboarding_id)
     if built is None:
         return None
-    store = StoreRow(
+    store = OrderedStore(
         id=store_id or clock.new_id(),
-        onboarding_id=onboarding_id,
-        partner_id=onboarding_id,
         partner_store_id=partner_store_id,
-        name=partner_store_id,
-        address=Address(street="1 Main Street", city="Madison", country="US"),
-        latitude=None,
-        longitude=None,
-        phone=None,
         timezone=timezone,
-        timezone_given=True,
-        logo_url=None,
-        description=None,
-        webhook_url=None,
-        categories=(),
-        delivery_allowed=True,
-        pickup_allowed=True,
-        minimum_order_amount=None,
-        minimum_order_currency=None,
-        paused=False,
-        pause_reason=None,
-        resume_at=None,
-        created_at=_CREATED_AT,
-        updated_at=_CREATED_AT,
-        version=1,
         catalog_set_id=catalog_set_id or clock.new_id(),
-        currency=built.summary.currency,
-        sold_out=tuple(SoldOut(item_id, None) for item_id in sold_out),
+        sold_out=tuple(sold_out),
     )
     return SampleStore(store, unpack(built.compiled), previous_set)
 

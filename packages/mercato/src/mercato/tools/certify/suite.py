@@ -14,8 +14,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from mercato.features.certification.report import CheckOutcome, Exchange, Verdict
-from mercato.features.webhooks.model import excerpt
+from mercato_contract.certification import CheckOutcome, Exchange, Verdict
+from mercato_contract.excerpts import excerpt
 
 C_contra = TypeVar("C_contra", contravariant=True)
 

@@ -5,19 +5,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from mercato.features.orders.store_messages import (
-    CancelAcceptance,
-    CancelRejection,
-    CancelReply,
-    InvalidReply,
-    read_cancel,
-)
 from mercato.tools.certify.merchant.context import MerchantContext, approved
 from mercato.tools.certify.receiver import WRONG_SECRET, Change, Message, rejected
 from mercato.tools.certify.sample_store import with_unknown_members
 from mercato.tools.certify.suite import Failed, Run
 from mercato_contract.clock import new_id
 from mercato_contract.events import SUFFIXES, EventType, OrderCancelData
+from mercato_contract.replies import CancelAcceptance, CancelRejection, CancelReply, InvalidReply, read_cancel
 
 TIMES: Final = 5
 """How often one cancellation is sent at the same time."""

@@ -13,8 +13,6 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from mercato.features.certification.report import CheckOutcome
-from mercato.features.stores.events import SYNC_EVENTS
 from mercato.tools.certify.merchant.cancel import CANCEL
 from mercato.tools.certify.merchant.context import CARD, Merchant, MerchantContext, MerchantOptions, approved
 from mercato.tools.certify.merchant.place import PLACE
@@ -47,8 +45,15 @@ from mercato.tools.certify.suite import (
 )
 from mercato.tools.lint import lint
 from mercato_contract.catalogs import CatalogFault, RunStatus
+from mercato_contract.certification import CheckOutcome
 from mercato_contract.clock import new_id
-from mercato_contract.events import SUFFIXES, CatalogSyncWebhookData, EventType, OrderCancelledData
+from mercato_contract.events import (
+    SUFFIXES,
+    SYNC_EVENTS,
+    CatalogSyncWebhookData,
+    EventType,
+    OrderCancelledData,
+)
 from mercato_contract.texts import count_of
 from mercato_outbound.client import Outbound
 from mercato_outbound.guard import AddressPolicy

@@ -7,8 +7,14 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct
 
-from mercato.features.orders.amounts import Sums
-from mercato.features.orders.store_messages import (
+from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
+from mercato.tools.certify.sample_store import PricedOrder, SampleStore
+from mercato.tools.certify.suite import Failed
+from mercato_catalog.model import NO_ONBOARDING
+from mercato_contract import clock
+from mercato_contract.amounts import Sums
+from mercato_contract.events import EventType, OrderPlaceData, OrderValidateData
+from mercato_contract.replies import (
     Acceptance,
     InvalidReply,
     Quote,
@@ -17,12 +23,6 @@ from mercato.features.orders.store_messages import (
     read_place,
     read_validate,
 )
-from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
-from mercato.tools.certify.sample_store import PricedOrder, SampleStore
-from mercato.tools.certify.suite import Failed
-from mercato_catalog.model import NO_ONBOARDING
-from mercato_contract import clock
-from mercato_contract.events import EventType, OrderPlaceData, OrderValidateData
 from mercato_contract.wire import as_json
 from mercato_outbound.results import PulledDocument
 

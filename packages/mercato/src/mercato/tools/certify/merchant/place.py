@@ -6,8 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.features.orders.amounts import explain_ignored_amounts
-from mercato.features.orders.store_messages import Acceptance, InvalidReply, Rejection
 from mercato.tools.certify.merchant.context import (
     CARD,
     MerchantContext,
@@ -21,6 +19,8 @@ from mercato.tools.certify.merchant.context import (
 from mercato.tools.certify.receiver import WRONG_SECRET, ReceiverReply, rejected
 from mercato.tools.certify.sample_store import halve_prices, replace_items, with_unknown_members
 from mercato.tools.certify.suite import Failed, NoAnswer, Run, Skipped
+from mercato_contract.amounts import explain_ignored_amounts
+from mercato_contract.replies import Acceptance, InvalidReply, Rejection
 
 TIMES: Final = 5
 """How often one order is sent at the same time."""

@@ -7,7 +7,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mercato.features.orders.store_messages import InvalidReply
 from mercato.tools.certify.merchant.context import (
     MerchantContext,
     answered,
@@ -36,6 +35,7 @@ from mercato_contract.placements import (
     PickupFulfillment,
     ScheduleType,
 )
+from mercato_contract.replies import InvalidReply
 from mercato_contract.wire import instant
 
 CONCURRENCY: Final = 20

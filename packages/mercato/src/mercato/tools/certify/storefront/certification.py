@@ -12,7 +12,6 @@ from uuid import UUID
 
 import msgspec
 
-from mercato.features.certification.report import CheckOutcome
 from mercato.tools.certify.receiver import (
     SIGNATURE,
     TRANSPORT,
@@ -40,6 +39,7 @@ from mercato.tools.certify.suite import (
     Suite,
     without_credentials,
 )
+from mercato_contract.certification import CheckOutcome
 from mercato_contract.clock import new_id
 from mercato_contract.events import EventType
 from mercato_contract.orders import OrderStatus

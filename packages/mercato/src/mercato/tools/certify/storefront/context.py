@@ -9,7 +9,6 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct
 
-from mercato.features.certification.report import Exchange
 from mercato.features.orders.record import order_amounts, storefront_cart
 from mercato.tools.certify.receiver import Change, Message, Receiver, ReceiverContext, ReceiverReply
 from mercato.tools.certify.sample_store import CONTEXT, CUSTOMER, SampleStore
@@ -18,6 +17,7 @@ from mercato.tools.certify.storefront.scenarios import ScenarioResult, ScenarioR
 from mercato.tools.certify.suite import Failed, Run, Skipped
 from mercato_contract import clock
 from mercato_contract.carts import LineItem
+from mercato_contract.certification import Exchange
 from mercato_contract.events import EventType, OrderEventData
 from mercato_contract.orders import (
     PICKUP_PATH,

@@ -284,7 +284,7 @@ def _no_faults(scenario: str, *, unavailable: bool) -> Run[StorefrontContext]:
 
     def judge(context: StorefrontContext, result: ScenarioResult) -> str:
         sample = result.stores[0]
-        sold_out = {item_id.item_id for item_id in sample.store.sold_out}
+        sold_out = set(sample.store.sold_out)
         calls = result.of("cart", "validate", "place")
         for call in calls:
             priced = price(

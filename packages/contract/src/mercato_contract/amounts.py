@@ -1,6 +1,6 @@
 """The amounts of an order, with those that its store sets.
 
-Minor units inside, decimal strings on the wire. Pure: no database, no network.
+Minor units inside, decimal strings on the wire.
 """
 
 from typing import Any, Final
@@ -9,7 +9,6 @@ import msgspec
 from msgspec import UNSET, Struct, field
 from msgspec.structs import astuple, replace
 
-from mercato.features.orders.errors import ItemPriceChanged
 from mercato_contract.decoding.decode import Member, decoded, one_line
 from mercato_contract.money import (
     MAX_MINOR,
@@ -22,7 +21,7 @@ from mercato_contract.money import (
     quote,
 )
 from mercato_contract.placements import AmountDetail, Amounts
-from mercato_contract.problems import OrderError
+from mercato_contract.problems import ITEM_PRICE_CHANGED, OrderError
 from mercato_contract.wire import Wire
 
 MAX_DETAILS: Final = 100
@@ -191,7 +190,7 @@ class _StoreAmountsReader:
                 f"The store's subTotal is {self._text(sub_total)} {ours.currency}, the catalog's prices make "
                 f"{self._text(ours.sub_total)}."
             )
-            error = OrderError(code=ItemPriceChanged.code, message=message, pointer="/cart/lineItems")
+            error = OrderError(code=ITEM_PRICE_CHANGED.code, message=message, pointer="/cart/lineItems")
             raise PriceChangedError(error)
         found = replace(ours, extras=extras)
         self._check_total(found, total)

@@ -1,4 +1,4 @@
-"""What a store's reply says in members that aren't read: it may be a refusal in other words. Pure.
+"""What a store's reply says in members that aren't read: it may be a refusal in other words.
 
 A reply without a verdict is a yes. These functions only find what its merchant should know: nothing here decides.
 """
