@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
+from mercato.agents.door import access, door
 from mercato.api.carts import carts
 from mercato.api.catalogs import commerce_catalogs, marketfront_catalogs
 from mercato.api.oauth import console, oauth
@@ -112,7 +113,7 @@ def _gzipped_document(public_url: str | None) -> bytes:
 
 def application(app: Services) -> Edge | Traced:
     """Return the ASGI application."""
-    edge = Edge(app, [*operations(), *pages])
+    edge = Edge(app, [*operations(), *door, *access, *pages])
     return Traced(edge) if tracing.is_on() else edge
 
 

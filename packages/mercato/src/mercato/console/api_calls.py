@@ -5,8 +5,7 @@ The account's key never appears: commands and programs read it from the environm
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
-from copy import copy
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -15,11 +14,10 @@ from msgspec import Struct
 
 from mercato.console.rendering import INVISIBLE
 from mercato.console.screen import Visit
-from mercato.console.session import count_request, with_stores
+from mercato.console.session import with_stores
 from mercato.features.partners.model import Surface
-from mercato.http.head import Head
-from mercato.http.operations import Answer, Call, Operation
-from mercato.platform.errors import PayloadTooLarge
+from mercato.http import calls
+from mercato.http.operations import Operation
 from mercato.platform.problem_details import represent
 from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json
@@ -53,11 +51,6 @@ class ApiExchange(Struct, frozen=True):
         return f"{self.status} {HTTPStatus(self.status).phrase}"
 
 
-def operation_of(operations: Iterable[Operation], operation_id: str) -> Operation:
-    """Return the operation of that id."""
-    return next(operation for operation in operations if operation.id == operation_id)
-
-
 async def perform(
     visit: Visit, operation: Operation, body: Mapping[str, Any], *, key: str | None = None
 ) -> ApiExchange:
@@ -65,9 +58,11 @@ async def perform(
 
     `key` is the Idempotency-Key. A refusal is the exchange's answer; faults of the service itself are raised.
     """
-    raw, head = as_json(body), _api_head(visit.head, key)
+    raw, head = as_json(body), calls.api_head(visit.head, key)
+    caller = await with_stores(visit.app, visit.caller(Surface.MARKETFRONT))
     try:
-        status, answer = await _answer(visit, operation, raw, head)
+        done = await calls.perform(visit.app, caller, operation, head=head, action=visit.action, body=raw)
+        status, answer = done.status, done.body
     except Problem as problem:
         status, answer = problem.status, represent(problem, head.context)[1]
     shown = _shown(raw)
@@ -78,30 +73,6 @@ async def perform(
         answer=answer,
         shown=_bounded(_shown(answer)),
     )
-
-
-async def _answer(visit: Visit, operation: Operation, raw: bytes, head: Head) -> tuple[int, bytes]:
-    """Return the status and the body of the answer. Raises the API's problems."""
-    caller, decode = visit.caller(Surface.MARKETFRONT), operation.decode
-    assert decode is not None, operation.id
-    if operation.rate is not None:
-        await count_request(visit.app, await with_stores(visit.app, caller), operation.rate)
-    limit = operation.body_limit or visit.app.settings.body_limit
-    if len(raw) > limit:
-        raise PayloadTooLarge(limit)
-    call: Call[Any, None] = Call(visit.app, caller, decode(raw), None, {}, {}, head, visit.action)
-    result = await operation.handler(call)
-    answer: Answer[Any] = result if isinstance(result, Answer) else Answer(result)
-    body = as_json(answer.value) if answer.raw is None else answer.raw
-    return operation.status if answer.status is None else answer.status, body
-
-
-def _api_head(head: Head, key: str | None) -> Head:
-    """Return the head that a program's request would have."""
-    sent = copy(head)
-    own = {b"accept": b"application/json"} | ({} if key is None else {b"idempotency-key": key.encode()})
-    sent.headers = head.headers | own
-    return sent
 
 
 # --- how it is shown ----------------------------------------------------------------------------------

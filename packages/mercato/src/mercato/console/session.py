@@ -15,6 +15,7 @@ from mercato.features.partners.limits import MAX_VISITS
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.queries import count_stores
 from mercato.features.sign_in.model import Session, is_signed_on
+from mercato.http.calls import count_request
 from mercato.http.head import Head
 from mercato.http.operations import Rate
 from mercato.platform.errors import RateLimited
@@ -93,19 +94,6 @@ def is_loopback(host: str) -> bool:
 
 
 # --- limits: of an address, a session, and a partner ----------------------------------------------
-
-
-async def count_request(app: Services, caller: Caller, rate: Rate) -> None:
-    """Count a request in the limits of the caller's partner. Raises RateLimited."""
-    limiter, shared = app.limiter, app.shared_limiter
-    if limiter is None:
-        return
-    quota = limiter.take(caller, rate.value) if shared is None else await shared.take(caller, rate.value)
-    if quota.wait is not None:
-        raise RateLimited(
-            f"The limit is {quota.limit} requests of this kind a minute. Wait {quota.wait} s.",
-            retry_after=quota.wait,
-        )
 
 
 async def with_stores(app: Services, caller: Caller) -> Caller:

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from mercato.http.head import Head
-from mercato.http.operations import Access, Operation
+from mercato.http.operations import Operation
 from mercato.http.routing import Match
 from mercato.platform.errors import Forbidden, MethodNotAllowed, NotFound, UnsupportedMediaType
 from mercato.settings import Settings
@@ -19,7 +19,7 @@ PageHeaders = tuple[tuple[bytes, bytes], ...]
 
 REQUEST_HEADERS: Final = (
     b"Authorization, Content-Type, Idempotency-Key, If-Match, If-Modified-Since, If-None-Match, If-Unmodified-Since, "
-    b"X-Request-Id, traceparent"
+    b"MCP-Protocol-Version, Mcp-Method, Mcp-Name, X-Request-Id, traceparent"
 )
 """Request headers that a page may send."""
 
@@ -51,12 +51,12 @@ class Cors:
         if origin is None or method is None:
             return None
         try:
-            access = find(method.decode("latin-1"), head.path).endpoint.access
+            is_allowed = find(method.decode("latin-1"), head.path).endpoint.from_pages
         except NotFound:
-            access = Access.MARKETFRONT
+            is_allowed = True
         except Problem:
             return None
-        if access is not Access.MARKETFRONT:
+        if not is_allowed:
             return None
         return [
             (b"access-control-allow-origin", origin),
@@ -68,7 +68,7 @@ class Cors:
 
     def headers(self, head: Head, operation: Operation | None) -> Headers:
         """Return the headers of an operation's answers and refusals; None: those of the 404 of an unknown path."""
-        if operation is not None and operation.access is not Access.MARKETFRONT:
+        if operation is not None and not operation.from_pages:
             return []
         origin = self._origin(head)
         if origin is None:
@@ -85,8 +85,8 @@ class Cors:
 
 
 _NOT_ALLOWED: Final = (
-    "A browser sent it before the call of a page. Pages may call only the operations of the Marketfront surface, and "
-    "only if the operator lists their origin in MERCATO_CORS_ORIGINS."
+    "A browser sent it before the call of a page. Pages may call only the operations of the Marketfront surface and "
+    "the agents' door, and only if the operator lists their origin in MERCATO_CORS_ORIGINS."
 )
 
 
@@ -185,6 +185,24 @@ def check_form(head: Head) -> None:
     kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if head.content_length != 0 and kind not in {b"", FORM, MULTIPART}:
         raise UnsupportedMediaType(f"Send the form as {FORM.decode()}, as the console's pages do.")
+
+
+def is_allowed_origin(origin: bytes, head: Head, settings: Settings) -> bool:
+    """Return whether a page of this origin may call the agents' door: our own, or one of MERCATO_CORS_ORIGINS.
+
+    Without MERCATO_PUBLIC_URL our own is one on loopback: another Host may be a name that somebody else's page points
+    at this machine.
+    """
+    allowed = (settings.cors_origins or "").split(",")
+    if origin in (text.strip().encode() for text in allowed):
+        return True
+    if settings.public_url:
+        return origin == _origin(settings.public_url)
+    name = urlsplit(head.base_url).hostname
+    return name in _LOOPBACK and origin == _origin(head.base_url)
+
+
+_LOOPBACK: Final = {"localhost", "127.0.0.1", "::1"}
 
 
 def _origin(url: str) -> bytes:

@@ -25,6 +25,7 @@ from mercato.features.requests.log import RequestRecord
 from mercato.features.requests.members import UNKNOWN_MEMBER, member_hint
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, explain_preflight, prefix_location
+from mercato.http.calls import quota_headers
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
 from mercato.http.operations import PROBLEM_DETAILS, Answer, BodyForm, Call, Operation, Rate, ReadBody, Upload
 from mercato.http.routing import PATH_PARAMETERS, Match, routes_of
@@ -223,7 +224,12 @@ class Edge:
             self.in_flight.discard(task)
         seconds = perf_counter() - started
         self._answered(operation_id, status, seconds)
-        if status >= FIRST_REFUSAL or operation_id in self._recorded or seconds >= self._slow:
+        if (
+            status >= FIRST_REFUSAL
+            or reason is not None
+            or operation_id in self._recorded
+            or seconds >= self._slow
+        ):
             self._record(scope["method"], head, operation_id, status, seconds, reason, body_in)
         if body_in is not None:
             body_in.release()
@@ -301,11 +307,7 @@ class Edge:
     async def _count(self, limiter: Limiter, caller: Caller, rate: Rate, extra: Headers) -> None:
         shared = self._app.shared_limiter
         quota = limiter.take(caller, rate.value) if shared is None else await shared.take(caller, rate.value)
-        extra += [
-            (b"x-ratelimit-limit", b"%d" % quota.limit),
-            (b"x-ratelimit-remaining", b"%d" % quota.remaining),
-            (b"x-ratelimit-reset", b"%d" % quota.reset),
-        ]
+        extra += quota_headers(quota)
         if quota.wait is not None:
             raise errors.RateLimited(
                 f"The limit is {count_of(quota.limit, _REQUESTS[rate])} a minute. Wait {quota.wait} s.",

@@ -230,6 +230,7 @@ class Operation:
     checks_head: Callable[[Head], object] | None = None
     reader: Callable[[bytes], Wire] | None = None
     names_unknown: bool = False
+    from_pages: bool = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -319,6 +320,7 @@ class Options(TypedDict, total=False):
     - `other_media_types`: in which clients that prefer them get the answer.
     - `also`: other statuses of success.
     - `reads`: the security schemes that a public operation checks itself.
+    - `from_pages`: pages of MERCATO_CORS_ORIGINS may call it; by default, if it is of the Marketfront surface.
     - `names_unknown`: answers name the body's unknown members, which are ignored, in `X-Unknown-Members`.
     """
 
@@ -339,6 +341,7 @@ class Options(TypedDict, total=False):
     refusals: Refusals
     reads: tuple[str, ...]
     names_unknown: bool
+    from_pages: bool
 
 
 class Declare(Protocol):
@@ -373,6 +376,7 @@ class Operations:
                 "id": words[0] + "".join(word.title() for word in words[1:]),
                 "rate": Rate.READ if method == "GET" else Rate.WRITE,
                 "refusals": self._refusals,
+                "from_pages": self._access is Access.MARKETFRONT,
                 **options,
             }
             if self._access is Access.PUBLIC:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mercato.api.carts import carts
 from mercato.api.orders import marketfront_orders
 from mercato.api.stores import discovery
-from mercato.console.api_calls import ApiExchange, operation_of, perform
+from mercato.console.api_calls import ApiExchange, perform
 from mercato.console.order_form import (
     FIRST_FORM,
     MAX_CART,
@@ -35,6 +35,7 @@ from mercato.console.order_form import (
 from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.model import StoreNotFound, StoreRow
+from mercato.http.calls import operation_of
 from mercato_catalog.model import CompiledCatalog, CompiledItem
 from mercato_contract.carts import PricedCart, PricedLineItem
 from mercato_contract.clock import new_id

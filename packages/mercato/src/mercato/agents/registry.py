@@ -1,0 +1,16 @@
+"""Every tool, by surface. A module with tools is listed here, and nowhere else."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from mercato.agents import stores
+from mercato.agents.tools import Tool, Tools
+from mercato.features.partners.model import Surface
+
+MODULES: Final[Iterable[Tools]] = (stores.tools,)
+"""The tools of each module, in the order in which agents read them."""
+
+TOOLS: Final[Mapping[Surface, Mapping[str, Tool]]] = {
+    surface: {tool.name: tool for tools in MODULES for tool in tools if tool.surface is surface}
+    for surface in Surface
+}

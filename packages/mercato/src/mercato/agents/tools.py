@@ -1,0 +1,250 @@
+"""How a tool is declared: a handler that gets its arguments decoded, and calls operations of the API.
+
+A tool is counted in the limits of its first operation, decoded before anything is done, and refused with the problems
+of the API. What it answers is written twice: as text for a model to read, and as the same facts in JSON.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, TypeVar, get_args
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from msgspec.inspect import type_info
+
+from mercato.agents.schemas import input_schema, output_schema
+from mercato.features.partners.model import Surface
+from mercato.features.requests.members import member_hint
+from mercato.http.calls import api_head, perform
+from mercato.http.operations import Call, Operation, Rate
+from mercato_contract.decoding import Decoder
+from mercato_contract.decoding.unknown import find_unknown
+from mercato_contract.problems import Reason
+from mercato_contract.refusals import ValidationFailed
+from mercato_contract.wire import Wire, as_json
+
+Input = TypeVar("Input", bound=Wire)
+Output = TypeVar("Output", bound=Wire)
+Entry = TypeVar("Entry")
+
+SMALL: Final = 12_000
+LARGE: Final = 32_000
+"""Bytes of an answer: LARGE only if the call asked for more entries than it gets without saying so."""
+
+ENVELOPE: Final = 600
+"""Bytes of an answer around a result: the message, its id, the server, and what a page says beside its entries."""
+
+_NO_IDS: Final[Mapping[str, UUID]] = {}
+
+
+class Hints(Struct, frozen=True, rename={
+    "read_only": "readOnlyHint",
+    "destructive": "destructiveHint",
+    "idempotent": "idempotentHint",
+    "open_world": "openWorldHint",
+}):  # fmt: skip
+    """What a client may tell a person about a tool before it is called."""
+
+    read_only: bool
+    destructive: bool
+    idempotent: bool
+    open_world: bool
+
+
+READS: Final = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
+"""Changes nothing, and calls nobody."""
+
+
+class RefusedError(Exception):
+    """An operation's answer that is a refusal which was stored: its problem, in JSON."""
+
+    def __init__(self, problem: bytes) -> None:
+        super().__init__()
+        self.problem = problem
+
+
+class Elicitation(Struct, frozen=True):
+    """What a tool returns in place of a result: a person must open this URL, after which the call is repeated."""
+
+    message: str
+    url: str
+
+
+H = TypeVar("H", bound=Callable[[Any], Awaitable[Wire | Elicitation]])
+
+
+@dataclass(slots=True)
+class ToolCall(Call[Input, None]):
+    """A call of a tool, authenticated, counted and decoded. `body` are its arguments."""
+
+    tool: "Tool | None" = None
+    takes_urls: bool = False
+    """Whether the client shows a person a URL, so that the handler may return an Elicitation."""
+    is_counted: bool = field(default=True, repr=False)
+
+    async def perform(
+        self,
+        operation: Operation,
+        body: Wire | Mapping[str, Any] | None = None,
+        *,
+        returns: type[Output],
+        ids: Mapping[str, UUID] = _NO_IDS,
+        query: bytes = b"",
+        key: str | None = None,
+    ) -> Output:
+        """Carry out an operation of the API, one that the tool is declared with; return what it answers.
+
+        `returns` may have fewer members than the answer. `key` is the Idempotency-Key. Raises the operation's problems,
+        and RefusedError. The first operation was counted when the tool was called.
+        """
+        assert self.tool is not None
+        assert operation in self.tool.operations, operation.id
+        is_counted = self.is_counted and operation is self.tool.operations[0]
+        self.is_counted = self.is_counted and not is_counted
+        done = await perform(
+            self.app,
+            self.caller,
+            operation,
+            head=api_head(self.head, key),
+            action=self.action,
+            body=b"" if body is None else as_json(body),
+            query=query,
+            ids=ids,
+            is_counted=is_counted,
+        )
+        if done.status >= 400:  # noqa: PLR2004  # HTTP's own line
+            raise RefusedError(done.body)
+        return msgspec.json.decode(done.body, type=returns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """The declaration of a tool. `Tools.declare` describes what isn't plain."""
+
+    name: str
+    title: str
+    description: str
+    surface: Surface
+    hints: Hints
+    operations: tuple[Operation, ...]
+    takes: type[Wire]
+    returns: type[Wire]
+    render: Callable[[Any], str]
+    handler: Callable[[ToolCall[Any]], Awaitable[Wire | Elicitation]]
+
+    @cached_property
+    def rate(self) -> Rate:
+        """The limit that a call counts against: that of its first operation."""
+        return self.operations[0].rate or Rate.READ
+
+    @property
+    def action(self) -> str:
+        """What the log and the audit trail say was done."""
+        return f"mcp.{self.name}"
+
+    @cached_property
+    def _decode(self) -> Decoder[Any]:
+        return Decoder(self.takes)
+
+    def decode(self, arguments: bytes) -> Wire:
+        """Return the arguments. Raises InvalidRequest, ValidationFailed, also for one that the tool doesn't have."""
+        decoded: Wire = self._decode(arguments)
+        unknown = find_unknown(arguments, type_info(self.takes))
+        if unknown:
+            faults = [(member_hint(self.takes, pointer), pointer) for pointer in unknown]
+            # Nothing is ignored: what was meant by it would be lost in silence.
+            reasons = [
+                Reason(
+                    code=ValidationFailed.code,
+                    message=text.removesuffix("; it was ignored."),
+                    pointer=pointer,
+                )
+                for text, pointer in faults
+            ]
+            raise ValidationFailed(
+                f"{self.name} doesn't take every argument that was sent: see errors.", errors=reasons
+            )
+        return decoded
+
+    @cached_property
+    def described(self) -> dict[str, Any]:
+        """What `tools/list` says of the tool."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": input_schema(self.takes),
+            "outputSchema": output_schema(self.returns),
+            "annotations": msgspec.to_builtins(self.hints),
+        }
+
+
+class Tools:
+    """The tools of one module, in the order of their declaration."""
+
+    def __init__(self, surface: Surface) -> None:
+        self._surface = surface
+        self._all: list[Tool] = []
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._all)
+
+    def declare(
+        self,
+        *,
+        title: str,
+        calls: Sequence[Operation],
+        hints: Hints,
+        render: Callable[[Any], str],
+    ) -> Callable[[H], H]:
+        """Declare the decorated handler as a tool: its name is the tool's, its docstring the description.
+
+        - `calls`: the operations of the API that it carries out. It is counted as the first of them.
+        - `render`: writes the result as text, for a model: compact, and not JSON.
+
+        The handler is `async def name(call: ToolCall[Arguments]) -> Result`, with two Wire types.
+        """
+
+        def add(handler: H) -> H:
+            annotations = inspect.get_annotations(handler)
+            result = annotations.pop("return")
+            (call,) = annotations.values()
+            (takes,) = get_args(call)
+            returns = next(kind for kind in get_args(result) or (result,) if kind is not Elicitation)
+            self._all.append(
+                Tool(
+                    name=handler.__name__,
+                    title=title,
+                    description=" ".join(inspect.cleandoc(handler.__doc__ or "").split()),
+                    surface=self._surface,
+                    hints=hints,
+                    operations=tuple(calls),
+                    takes=takes,
+                    returns=returns,
+                    render=render,
+                    handler=handler,
+                )
+            )
+            return handler
+
+        return add
+
+
+def take_within(
+    entries: Iterable[Entry], line_of: Callable[[Entry], str], *, most: int
+) -> tuple[list[Entry], bool]:
+    """Return the first entries whose JSON and lines of text have this many bytes together, and whether more are left.
+
+    The first entry is always taken: it is bounded by its members.
+    """
+    taken: list[Entry] = []
+    size = ENVELOPE
+    for entry in entries:
+        size += len(as_json(entry)) + len(as_json(line_of(entry))) + 2
+        if taken and size > most:
+            return taken, True
+        taken.append(entry)
+    return taken, False

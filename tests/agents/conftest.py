@@ -1,0 +1,48 @@
+"""A service with one live store, and agents of a storefront and of a merchant."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.agents.agent import Agent
+from tests.service import CATALOG, Client, MerchantServer, Service, merchant, service
+
+from mercato.features.partners.model import PartnerKind
+
+
+@pytest.fixture
+async def shop() -> AsyncIterator[MerchantServer]:
+    async with merchant() as server:
+        yield server
+
+
+@pytest.fixture
+async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
+    assert shop.base
+    async with service(database_url, tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+async def pos(mercato: Service) -> Client:
+    """A merchant's system with its Commerce key."""
+    return (await mercato.partner())[1]
+
+
+@pytest.fixture
+async def store(mercato: Service, shop: MerchantServer, pos: Client) -> str:
+    """The id of a live store of that merchant, which sells soup."""
+    store_id: str = (await mercato.live(pos, shop.host(CATALOG)))["storeId"]
+    return store_id
+
+
+@pytest.fixture
+async def agent(mercato: Service) -> Agent:
+    """An agent with a storefront's key."""
+    return Agent((await mercato.partner(PartnerKind.MARKETFRONT))[1])
+
+
+@pytest.fixture
+def clerk(pos: Client) -> Agent:
+    """An agent with the merchant's key."""
+    return Agent(pos)
