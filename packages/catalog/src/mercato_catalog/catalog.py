@@ -1,7 +1,8 @@
 """A store's menu as an object: carts, prices, hours and differences, from its document alone."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, tzinfo
+from functools import cached_property
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -11,6 +12,8 @@ from msgspec import Struct
 from mercato_catalog.building.build import build as build_document
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.carts.lines import MakeId, check_bounds
+from mercato_catalog.carts.names import Names, names_of, sections_of
+from mercato_catalog.carts.ordering import Resolution, resolve
 from mercato_catalog.carts.pricing import price
 from mercato_catalog.carts.rules import StoreMenu, add_item, get_catalog_ref, remove_item, update_item
 from mercato_catalog.diff import diff
@@ -28,6 +31,7 @@ from mercato_contract.carts import (
     UpdateCartItemRequest,
 )
 from mercato_contract.catalogs import CatalogDiff, CatalogSummary
+from mercato_contract.ordering import NamedLine
 from mercato_contract.wire import Wire
 
 DEFAULT_CURRENCY: Final = "USD"
@@ -62,6 +66,7 @@ class Catalog:
         """For `build`, which has the document."""
         self.compiled = unpack(built.compiled)
         self._spans = unpack_search(built.search).spans
+        self._body = built.body
         self._store_id, self._catalog_set_id, self._new_id = store_id, catalog_set_id, new_id
         self.summary: CatalogSummary = built.summary
         self.warnings: tuple[Finding, ...] = built.warnings
@@ -114,6 +119,21 @@ class Catalog:
             errors=tuple(fault.error() for fault in (*found.faults, *found.overflows)),
         )
 
+    def resolve(self, lines: Sequence[NamedLine], *, sold_out: Collection[UUID] = ()) -> Resolution:
+        """Return what lines are whose items, groups and options are ids or names: the priced cart, or every fault.
+
+        A name that fits several or none is a fault with what can be sent instead. Raises `ValidationFailed` for more
+        than 200 lines, choices included, or 8 levels.
+        """
+        return resolve(
+            lines,
+            names=self._names,
+            store_id=self._store_id,
+            catalog_set_id=self._catalog_set_id,
+            sold_out=frozenset(sold_out),
+            new_id=self._new_id,
+        )
+
     def availability(self, at: datetime, timezone: tzinfo) -> Availability:
         """Return whether the menu is available at an instant, in the store's time zone, and when that changes."""
         change = next_change(at, timezone, edges_of(self._spans), since=at)
@@ -123,6 +143,10 @@ class Catalog:
     def diff(self, after: "Catalog") -> CatalogDiff:
         """Return what another menu changes of this one. Entities are compared by id."""
         return diff(self.compiled, after.compiled)
+
+    @cached_property
+    def _names(self) -> Names:
+        return names_of(self.compiled, sections_of(self._body))
 
     def _menu(self, sold_out: Collection[UUID]) -> StoreMenu:
         return StoreMenu(self._store_id, self._catalog_set_id, self.compiled, frozenset(sold_out))

@@ -4,14 +4,17 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-# White space, controls, and Unicode's property Default_Ignorable_Code_Point (fillers, joiners, marks of direction,
-# variation selectors, tags); beside them the braille pattern without dots and the interlinear annotations.
+# Unicode's property Default_Ignorable_Code_Point (fillers, joiners, marks of direction, variation selectors, tags);
+# beside them the braille pattern without dots and the interlinear annotations.
 # https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point
-_UNSEEN: Final = (
-    r"\s\x00-\x20\x7f-\xa0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+_IGNORABLE: Final = (
+    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     r"\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_seen: Final = re.compile(f"[^{_UNSEEN}]").search
+_seen: Final = re.compile(rf"[^\s\x00-\x20\x7f-\xa0{_IGNORABLE}]").search
+
+# Without the controls that are white space.
+_without_ignorable: Final = re.compile(rf"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{_IGNORABLE}]+").sub
 
 _SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/)[^\s/]{8,}")
 
@@ -19,6 +22,17 @@ _SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/)[^\s/]{8,}")
 def is_blank(text: str) -> bool:
     """Return whether nothing of the text is seen: it is empty, or has blanks and characters of no width alone."""
     return _seen(text) is None
+
+
+def as_data(text: str, *, most: int) -> str:
+    """Return a merchant's text as data on one line, of at most `most` characters; a longer one ends with an ellipsis.
+
+    Controls, characters of no width and marks of direction are removed; other white space is single blanks.
+    """
+    if not (text.isascii() and text.isprintable()):
+        text = _without_ignorable("", text)
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def name_fault(name: str) -> str | None:

@@ -93,13 +93,14 @@ def price(
     sold_out: Collection[UUID],
     new_id: MakeId,
     itemized: bool = False,
+    max_faults: int = MAX_FAULTS,
 ) -> Priced:
     """Price the lines and find their faults, without raising.
 
     The lines must be within bounds (`check_bounds`). Each keeps its id unless an earlier line has the same. With
     `itemized`, modifiers have amounts too: for one unit of the line above, without the units that are free.
     """
-    pricing = _Pricing(catalog, sold_out, new_id, itemized=itemized)
+    pricing = _Pricing(catalog, sold_out, new_id, itemized=itemized, max_faults=max_faults)
     priced: list[PricedLineItem] = []
     limited: list[tuple[int, LineItem, CompiledItem]] = []
     total, is_complete = 0, True
@@ -146,6 +147,7 @@ class _Pricing:
         "_groups",
         "_itemized",
         "_items",
+        "_max_faults",
         "_new_id",
         "_scale",
         "_sold_out",
@@ -155,9 +157,16 @@ class _Pricing:
     )
 
     def __init__(
-        self, catalog: CompiledCatalog, sold_out: Collection[UUID], new_id: MakeId, *, itemized: bool
+        self,
+        catalog: CompiledCatalog,
+        sold_out: Collection[UUID],
+        new_id: MakeId,
+        *,
+        itemized: bool,
+        max_faults: int,
     ) -> None:
         self._itemized = itemized
+        self._max_faults = max_faults
         self._items = catalog.items
         self._groups = catalog.groups
         self._scale = catalog.scale
@@ -372,7 +381,7 @@ class _Pricing:
         )
 
     def _note_fault(self, fault: CartFault) -> None:
-        if len(self.faults) < MAX_FAULTS:
+        if len(self.faults) < self._max_faults:
             self.faults.append(fault)
         elif fault.code == UNAVAILABLE != self.faults[-1].code:
             # What is unavailable determines the status, so that some of it is among the faults that are reported.

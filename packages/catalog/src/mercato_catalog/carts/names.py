@@ -1,0 +1,216 @@
+"""The names of a menu as agents see them: what a name fits, and the nearest to one that fits nothing. Pure.
+
+A name is compared in the normal form of the search. Of several that are the same in it, one that is written exactly as
+it was sent is meant.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from mercato_catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato_catalog.words import key_of, keys_of
+from mercato_contract.ordering import MAX_NAME
+from mercato_contract.texts import as_data
+from mercato_contract.wire import Wire, parse_uuid
+
+NEAREST: Final = 3
+"""Names that are listed for one that fits nothing."""
+
+MAX_COMPARED: Final = 500
+"""Groups of an item, or options of a group, that are compared with a name that fits none."""
+
+_MAX_LETTERS: Final = 32
+"""Letters of a name that count for its neighbours."""
+
+_MAX_NEIGHBOURS: Final = 50_000
+"""Items whose names are suggested, the first of the menu: it bounds the memory of their pairs of letters."""
+
+_MAX_VISITS: Final = 20_000
+"""Names that share a pair of letters with an unknown one and are counted, the rarest pairs first."""
+
+_MAX_RANKED: Final = 30
+"""Names with the most of its pairs, which are ranked by their similarity."""
+
+Named = CompiledItem | CompiledGroup
+
+
+def shown(name: str) -> str:
+    """Return a merchant's name as agents see it."""
+    return as_data(name, most=MAX_NAME)
+
+
+def is_listed(item: CompiledItem, catalog: CompiledCatalog) -> bool:
+    """Return whether the item is sold by itself: it has a price, and a section of the menu lists it."""
+    return item.price is not None and catalog.reaches[item.reach] != 0
+
+
+class Names(Struct, frozen=True):
+    """The names of one menu, made once of it: `names_of`. `sections` has the first section of each item."""
+
+    catalog: CompiledCatalog
+    sections: Mapping[Key, str]
+    by_name: Mapping[str, Sequence[Key]]
+    """Items by the normal form of their names. Nothing has the empty one, which says nothing."""
+    item_names: Mapping[Key, str]
+    group_names: Mapping[Key, str]
+    neighbours: "Neighbours"
+
+    def find_items(self, text: str) -> Sequence[Key]:
+        """Return the items that an id or a name fits: those that are sold by themselves, if there are any."""
+        items = self.catalog.items
+        if (item_id := parse_uuid(text)) is not None:
+            return [item_id.int] if item_id.int in items else []
+        name = shown(text)
+        fits = self.by_name.get(key_of(name), ())
+        if len(fits) > 1:
+            listed = [key for key in fits if is_listed(items[key], self.catalog)]
+            fits = _written_as(name, listed or fits, items)
+        return fits
+
+    def find_groups(self, text: str, item: CompiledItem) -> Sequence[Key]:
+        """Return the modifier groups of an item that an id or a name fits."""
+        if (group_id := parse_uuid(text)) is not None:
+            return [group_id.int] if group_id.int in item.groups else []
+        name = shown(text)
+        normal = key_of(name)
+        fits = [key for key in dict.fromkeys(item.groups) if normal and self.group_names[key] == normal]
+        return _written_as(name, fits, self.catalog.groups)
+
+    def find_options(self, text: str, group: CompiledGroup) -> Sequence[Key]:
+        """Return the options of a modifier group that an id or a name fits."""
+        choices = group.choices
+        if (item_id := parse_uuid(text)) is not None:
+            return [item_id.int] if item_id.int in choices else []
+        name = shown(text)
+        normal = key_of(name)
+        named = self.by_name.get(normal, ())
+        if len(named) < len(choices):
+            fits = [key for key in named if key in choices]
+        else:
+            fits = [key for key in choices if self.item_names[key] == normal]
+        return _written_as(name, fits, self.catalog.items)
+
+    def nearest_items(self, text: str) -> Sequence[Key]:
+        """Return the items that are sold by themselves whose names are the nearest, the most similar first."""
+        return self.neighbours.find(key_of(shown(text)))
+
+    def nearest_groups(self, text: str, item: CompiledItem) -> Sequence[Key]:
+        """Return the modifier groups of an item with the nearest names."""
+        return _rank(key_of(shown(text)), list(dict.fromkeys(item.groups))[:MAX_COMPARED], self.group_names)
+
+    def nearest_options(self, text: str, group: CompiledGroup) -> Sequence[Key]:
+        """Return the options of a modifier group with the nearest names."""
+        return _rank(key_of(shown(text)), list(group.choices)[:MAX_COMPARED], self.item_names)
+
+
+def names_of(catalog: CompiledCatalog, sections: Mapping[Key, str]) -> Names:
+    """Return the names of a menu. It takes a hundred milliseconds for tens of thousands of items."""
+    items = dict(zip(catalog.items, _normal(catalog.items.values()), strict=True))
+    by_name: dict[str, list[Key]] = {}
+    for key, name in items.items():
+        if name:
+            by_name.setdefault(name, []).append(key)
+    listed = [key for key, item in catalog.items.items() if is_listed(item, catalog)]
+    return Names(
+        catalog=catalog,
+        sections=sections,
+        by_name=by_name,
+        item_names=items,
+        group_names=dict(zip(catalog.groups, _normal(catalog.groups.values()), strict=True)),
+        neighbours=_neighbours(listed[:_MAX_NEIGHBOURS], items),
+    )
+
+
+def _normal(things: Collection[Named]) -> list[str]:
+    return keys_of([shown(thing.name) for thing in things])
+
+
+def _written_as(name: str, fits: Sequence[Key], things: Mapping[Key, Named]) -> Sequence[Key]:
+    """Return those of several that are written exactly like this, if there are any."""
+    if len(fits) <= 1:
+        return fits
+    return [key for key in fits if shown(things[key].name) == name] or fits
+
+
+# --- sections -------------------------------------------------------------------------------------
+
+
+class _Section(Wire):
+    name: str | None = None
+    item_ids: list[UUID] | None = None
+
+
+class _Sections(Wire):
+    sections: dict[str, _Section] | None = None
+
+
+def sections_of(body: bytes) -> dict[Key, str]:
+    """Return the name of the first section of each item in the served copy of a CatalogSet."""
+    found: dict[Key, str] = {}
+    for section in (msgspec.json.decode(body, type=_Sections).sections or {}).values():
+        name = shown(section.name or "")
+        for item_id in section.item_ids or ():
+            found.setdefault(item_id.int, name)
+    return found
+
+
+# --- the nearest names ----------------------------------------------------------------------------
+#
+# Names are as similar as the share of their pairs of neighbouring letters that both have (Dice's coefficient), which
+# forgives typing errors, missing words and another order of words. A blank before and after the name makes its first
+# and last letter count twice.
+
+
+class Neighbours(Struct, frozen=True):
+    """Names by each pair of letters in them, as indexes of `keys`."""
+
+    keys: Sequence[Key]
+    names: Mapping[Key, str]
+    by_pair: Mapping[str, "array[int]"]
+
+    def find(self, wanted: str) -> Sequence[Key]:
+        """Return the keys of the nearest names."""
+        shared: Counter[int] = Counter()
+        room = _MAX_VISITS
+        found = [self.by_pair[pair] for pair in _pairs(wanted) if pair in self.by_pair]
+        for places in sorted(found, key=len):
+            shared.update(places[:room])
+            room -= len(places)
+            if room <= 0:
+                break
+        near = [self.keys[place] for place, _ in shared.most_common(_MAX_RANKED)]
+        # Those without any pair in common are as near as each other.
+        others = [key for key in self.keys[: _MAX_RANKED + NEAREST] if key not in near]
+        return _rank(wanted, [*near, *others[:NEAREST]], self.names)
+
+
+def _neighbours(keys: Sequence[Key], names: Mapping[Key, str]) -> Neighbours:
+    by_pair: dict[str, array[int]] = {}
+    for place, key in enumerate(keys):
+        for pair in _pairs(names[key]):
+            if pair not in by_pair:
+                by_pair[pair] = array("I")
+            by_pair[pair].append(place)
+    return Neighbours(keys, names, by_pair)
+
+
+def _pairs(name: str) -> set[str]:
+    text = f" {name[:_MAX_LETTERS]} "
+    return set(map("".join, pairwise(text)))
+
+
+def _rank(wanted: str, keys: Iterable[Key], names: Mapping[Key, str]) -> Sequence[Key]:
+    pairs = _pairs(wanted)
+
+    def similarity(key: Key) -> float:
+        own = _pairs(names[key])
+        return 2 * len(pairs & own) / (len(pairs) + len(own))
+
+    return sorted(keys, key=similarity, reverse=True)[:NEAREST]

@@ -1,0 +1,369 @@
+"""Turn lines that name items, groups and options into a cart, or find every fault of every line. Pure.
+
+Nothing is dropped, added or put in the place of something else: what a name fits several times, or never, is a fault
+that lists what can be sent instead.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from mercato_catalog.carts.errors import CartFault, Path
+from mercato_catalog.carts.lines import MakeId
+from mercato_catalog.carts.names import Names, shown
+from mercato_catalog.carts.pricing import INVALID, REQUIRED, UNAVAILABLE, price
+from mercato_catalog.model import CompiledGroup, CompiledItem, Key, rule
+from mercato_contract import problems
+from mercato_contract.carts import (
+    MAX_DEPTH,
+    MAX_LINES,
+    Cart,
+    CartModifierGroup,
+    LineItem,
+    LineItemAmounts,
+    PricedCart,
+    PricedLineItem,
+)
+from mercato_contract.catalog_documents import MAX_GROUPS
+from mercato_contract.money import minor_to_decimal
+from mercato_contract.ordering import (
+    Candidate,
+    LineFault,
+    NamedChoice,
+    NamedLine,
+    ResolvedChoice,
+    ResolvedLine,
+)
+from mercato_contract.refusals import ValidationFailed
+
+MAX_CANDIDATES: Final = 20
+"""Items, groups or options that are listed for a name that fits several."""
+
+MAX_OPTIONS: Final = 50
+"""Options that are listed of a group of which too few were chosen."""
+
+_MAX_FAULTS: Final = MAX_LINES * (MAX_GROUPS + 2)
+"""More than a cart within bounds can have: a group of each line that lacks a choice, beside the line's own."""
+
+
+class Resolution(Struct, frozen=True):
+    """One entry for each line that was sent, in order, and the faults of them together.
+
+    `cart` has the lines with their prices if there isn't any fault.
+    """
+
+    lines: tuple[ResolvedLine, ...]
+    faults: tuple[LineFault, ...]
+    cart: PricedCart | None
+
+    @property
+    def order_cart(self) -> Cart | None:
+        """The cart as Validate order takes it."""
+        cart = self.cart
+        if cart is None:
+            return None
+        return Cart(
+            catalog_set_id=cart.catalog_set_id,
+            store_id=cart.store_id,
+            line_items=[_as_sent(line) for line in cart.line_items],
+        )
+
+
+def resolve(
+    lines: Sequence[NamedLine],
+    *,
+    names: Names,
+    store_id: UUID,
+    catalog_set_id: UUID,
+    sold_out: Collection[UUID],
+    new_id: MakeId,
+) -> Resolution:
+    """Return what each line is, with its price or all its faults.
+
+    Raises ValidationFailed for more than 200 lines, choices included, or choices more than 8 deep.
+    """
+    _check_bounds(lines)
+    work = _Resolving(names, frozenset(item_id.int for item_id in sold_out))
+    found = [work.read_line(line, index) for index, line in enumerate(lines)]
+    priced = price(
+        work.cart,
+        catalog=names.catalog,
+        sold_out=sold_out,
+        new_id=new_id,
+        max_faults=_MAX_FAULTS,
+    )
+    of_all: list[LineFault] = []
+    for fault in (*priced.faults, *priced.overflows):
+        if not work.is_open(fault):
+            (found[work.origins[fault.path[0]]].faults if fault.path else of_all).append(work.describe(fault))
+    if not lines:
+        of_all.append(_NO_LINES)
+    amounts = dict(zip(work.origins, (line.amounts for line in priced.lines), strict=True))
+    resolved = tuple(line.finish(amounts.get(index, UNSET)) for index, line in enumerate(found))
+    cart = None
+    if not of_all and not any(line.faults for line in resolved):
+        cart = PricedCart(
+            catalog_set_id=catalog_set_id,
+            line_items=priced.lines,
+            store_id=store_id,
+            amounts=priced.amounts,
+        )
+    return Resolution(resolved, tuple(of_all), cart)
+
+
+_NO_LINES: Final = LineFault(
+    code=problems.CART_EMPTY.code, message="There are no lines. Send at least one.", pointer="/lines"
+)
+
+
+def _as_sent(line: PricedLineItem) -> LineItem:
+    return LineItem(
+        item_id=line.item_id,
+        modifier_groups=[
+            CartModifierGroup(
+                modifier_group_id=group.modifier_group_id,
+                line_items=[_as_sent(choice) for choice in group.line_items],
+            )
+            for group in line.modifier_groups
+        ],
+        quantity=line.quantity,
+        line_item_id=line.line_item_id,
+        note=line.note,
+    )
+
+
+def _check_bounds(lines: Sequence[NamedLine]) -> None:
+    """Raise ValidationFailed for too many lines or levels, before anything else is done."""
+    count = len(lines)
+    level = [(f"/lines/{index}", line.choices or ()) for index, line in enumerate(lines[:MAX_LINES])]
+    for depth in range(MAX_DEPTH + 1):
+        count += sum(len(choices) for _, choices in level)
+        if count > MAX_LINES:
+            message = f"An order may have at most {MAX_LINES} lines, choices included."
+            raise ValidationFailed.at("/lines", message)
+        level = [
+            (f"{pointer}/choices/{index}", choice.choices or ())
+            for pointer, choices in level
+            for index, choice in enumerate(choices)
+        ]
+        if level and depth == MAX_DEPTH:
+            raise ValidationFailed.at(level[0][0], f"Choices may be nested at most {MAX_DEPTH} deep.")
+
+
+class _Line(Struct):
+    """A line while its faults are collected."""
+
+    sent: NamedLine
+    item_id: UUID | None = None
+    name: str | None = None
+    choices: tuple[ResolvedChoice, ...] = ()
+    faults: list[LineFault] = field(default_factory=list)
+
+    def finish(self, amounts: LineItemAmounts | UnsetType) -> ResolvedLine:
+        priced = None if self.faults or amounts is UNSET else amounts
+        return ResolvedLine(
+            item_id=self.item_id,
+            name=self.name,
+            quantity=self.sent.quantity,
+            choices=self.choices,
+            unit_price=None if priced is None else priced.unit_price,
+            total=None if priced is None else priced.total,
+            faults=tuple(self.faults),
+        )
+
+
+class _Resolving:
+    """One pass over the lines.
+
+    `cart` has the lines whose items are known, with the choices that are; `origins` their indexes among the lines.
+    """
+
+    def __init__(self, names: Names, sold_out: Collection[Key]) -> None:
+        self._names = names
+        self._catalog = names.catalog
+        self._sold_out = sold_out
+        self._pointers: dict[Path, str] = {}
+        # Groups of a line of which an option isn't known: how many are chosen isn't known either.
+        self._open: set[tuple[Path, UUID]] = set()
+        self.cart: list[LineItem] = []
+        self.origins: list[int] = []
+
+    def read_line(self, line: NamedLine, index: int) -> _Line:
+        """Return what a line is, with the faults of its names."""
+        found = _Line(line)
+        pointer = f"/lines/{index}"
+        fits = self._names.find_items(line.item)
+        if len(fits) != 1:
+            found.faults.append(self._item_fault(line.item, fits, f"{pointer}/item"))
+            return found
+        item = self._catalog.items[fits[0]]
+        found.item_id, found.name = UUID(int=fits[0]), shown(item.name)
+        path = (len(self.cart),)
+        self._pointers[path] = pointer
+        found.choices, groups = self._read_choices(line.choices or (), item, path, found.faults)
+        self.origins.append(index)
+        self.cart.append(
+            LineItem(
+                item_id=found.item_id, modifier_groups=groups, quantity=line.quantity, note=line.note or None
+            )
+        )
+        return found
+
+    def _read_choices(
+        self, choices: Sequence[NamedChoice], item: CompiledItem, path: Path, faults: list[LineFault]
+    ) -> tuple[tuple[ResolvedChoice, ...], list[CartModifierGroup]]:
+        """Return what the choices of an item are, and those that are known by their groups."""
+        resolved: list[ResolvedChoice] = []
+        known: dict[Key, tuple[int, list[LineItem]]] = {}
+        for index, choice in enumerate(choices):
+            pointer = f"{self._pointers[path]}/choices/{index}"
+            quantity = 1 if choice.quantity is None else choice.quantity
+            fits = self._names.find_groups(choice.group, item)
+            if len(fits) != 1:
+                faults.append(self._group_fault(choice.group, fits, item, f"{pointer}/group"))
+                resolved.append(_unknown(quantity))
+                continue
+            (group_key,) = fits
+            group, group_id = self._catalog.groups[group_key], UUID(int=group_key)
+            fits = self._names.find_options(choice.option, group)
+            if len(fits) != 1:
+                faults.append(self._option_fault(choice.option, fits, group, f"{pointer}/option"))
+                resolved.append(_unknown(quantity, group_id, group))
+                self._open.add((path, group_id))
+                continue
+            (key,) = fits
+            option, option_id = self._catalog.items[key], UUID(int=key)
+            number, chosen = known.setdefault(group_key, (len(known), []))
+            place = (*path, number, len(chosen))
+            self._pointers[place] = pointer
+            below, groups = self._read_choices(choice.choices or (), option, place, faults)
+            chosen.append(LineItem(item_id=option_id, modifier_groups=groups, quantity=quantity))
+            own = minor_to_decimal(group.choices[key], self._catalog.scale)
+            resolved.append(
+                ResolvedChoice(
+                    group_id=group_id,
+                    group=shown(group.name),
+                    option_id=option_id,
+                    option=shown(option.name),
+                    quantity=quantity,
+                    price=own,
+                    choices=below,
+                )
+            )
+        groups = [
+            CartModifierGroup(modifier_group_id=UUID(int=key), line_items=chosen)
+            for key, (_, chosen) in known.items()
+        ]
+        return tuple(resolved), groups
+
+    # --- faults of names
+
+    def _item_fault(self, text: str, fits: Sequence[Key], pointer: str) -> LineFault:
+        items = self._catalog.items
+        listed = fits[:MAX_CANDIDATES] if fits else self._names.nearest_items(text)
+        candidates = tuple(self._candidate(key, items[key].price, with_section=True) for key in listed)
+        return _name_fault(text, "item", "The menu", len(fits), candidates, pointer)
+
+    def _group_fault(self, text: str, fits: Sequence[Key], item: CompiledItem, pointer: str) -> LineFault:
+        listed = fits[:MAX_CANDIDATES] if fits else self._names.nearest_groups(text, item)
+        groups = [(key, self._catalog.groups[key]) for key in listed]
+        candidates = tuple(
+            Candidate(id=UUID(int=key), name=shown(group.name), rule=rule(group)) for key, group in groups
+        )
+        return _name_fault(
+            text, "modifier group", shown(item.name) or "The item", len(fits), candidates, pointer
+        )
+
+    def _option_fault(self, text: str, fits: Sequence[Key], group: CompiledGroup, pointer: str) -> LineFault:
+        listed = fits[:MAX_CANDIDATES] if fits else self._names.nearest_options(text, group)
+        candidates = tuple(self._candidate(key, group.choices[key]) for key in listed)
+        return _name_fault(text, "option", shown(group.name) or "The group", len(fits), candidates, pointer)
+
+    def _candidate(self, key: Key, own: int | None, *, with_section: bool = False) -> Candidate:
+        item = self._catalog.items[key]
+        section = self._names.sections.get(key) if with_section else None
+        return Candidate(
+            id=UUID(int=key),
+            name=shown(item.name),
+            price=UNSET if own is None else minor_to_decimal(own, self._catalog.scale),
+            section=section or UNSET,
+            sold_out=True if not item.available or key in self._sold_out else UNSET,
+        )
+
+    # --- faults of rules
+
+    def is_open(self, fault: CartFault) -> bool:
+        """Return whether a group lacks choices of which one isn't known."""
+        path = fault.path if len(fault.path) % 2 else fault.path[:-1]
+        return fault.code == REQUIRED and (path, fault.group_id) in self._open
+
+    def describe(self, fault: CartFault) -> LineFault:
+        """Return a fault of the cart with its pointer into the lines, and what can be chosen."""
+        options: tuple[Candidate, ...] | UnsetType = UNSET
+        if fault.code == REQUIRED and fault.group_id is not UNSET:
+            choices = self._catalog.groups[fault.group_id.int].choices
+            listed = list(choices.items())[:MAX_OPTIONS]
+            options = tuple(self._candidate(key, own) for key, own in listed)
+        return LineFault(
+            code=fault.code,
+            message=self._message(fault),
+            pointer=self._pointer(fault),
+            item_id=fault.item_id,
+            modifier_group_id=fault.group_id,
+            minimum=fault.minimum,
+            maximum=fault.maximum,
+            options=options,
+        )
+
+    def _pointer(self, fault: CartFault) -> str:
+        path = fault.path
+        if not path:
+            return "/lines"
+        if len(path) % 2 == 0:  # a group, whose choices needn't stand together
+            return f"{self._pointers[path[:-1]]}/choices"
+        if fault.member:
+            return self._pointers[path] + _MEMBERS[fault.member]
+        named = ("/item" if len(path) == 1 else "/option") if fault.code == UNAVAILABLE else ""
+        return self._pointers[path] + named
+
+    def _message(self, fault: CartFault) -> str:
+        """Return the message with the names as agents see them."""
+        things: tuple[tuple[UUID | UnsetType, Mapping[Key, CompiledItem | CompiledGroup], str], ...] = (
+            (fault.item_id, self._catalog.items, "The item"),
+            (fault.group_id, self._catalog.groups, "The group"),
+        )
+        message = fault.message
+        for thing_id, table, nameless in things:
+            name = table[thing_id.int].name if thing_id is not UNSET else ""
+            if name and shown(name) != name:
+                message = message.replace(name, shown(name) or nameless, 1)
+        return message
+
+
+_MEMBERS: Final = {"/quantity": "/quantity", "/modifierGroups": "/choices"}
+
+
+def _unknown(
+    quantity: int, group_id: UUID | None = None, group: CompiledGroup | None = None
+) -> ResolvedChoice:
+    return ResolvedChoice(
+        group_id=group_id,
+        group=None if group is None else shown(group.name),
+        option_id=None,
+        option=None,
+        quantity=quantity,
+        price=None,
+    )
+
+
+def _name_fault(
+    text: str, noun: str, owner: str, fits: int, candidates: tuple[Candidate, ...], pointer: str
+) -> LineFault:
+    name = shown(text)
+    if fits:
+        message = f'{owner} has {fits} {noun}s of the name "{name}". Send the id of the one that is meant.'
+        return LineFault(code=INVALID, message=message, pointer=pointer, candidates=candidates)
+    message = f'{owner} has no {noun} "{name}". Send the name or the id of one that it has.'
+    return LineFault(code=UNAVAILABLE, message=message, pointer=pointer, candidates=candidates)
