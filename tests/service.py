@@ -132,10 +132,17 @@ class Service(LocalService):
                 await asyncio.sleep(0.02)
 
     async def onboard(
-        self, client: Client, url: str, *, name: str = "store-1", webhook: str | None = None
+        self,
+        client: Client,
+        url: str,
+        *,
+        name: str = "store-1",
+        webhook: str | None = None,
+        members: dict[str, Any] | None = None,
     ) -> Any:
         """Register a store and wait until its catalog was accepted or refused; return the status."""
         body = {"partnerStoreId": name, "name": "Test Store", "address": {}, "catalogCallbackUrl": url}
+        body |= members or {}
         if webhook is not None:
             body["webhookUrl"] = webhook
         reply = await client.post("/v1/commerce/onboarding/stores", body)

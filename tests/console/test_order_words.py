@@ -137,7 +137,7 @@ def cancellation(status: CancellationStatus, refusal: str | None = None) -> Stor
             {"accepted_by": Actor.SERVICE},
             (
                 "Accepted 9 minutes ago by the service, promised for 19:40; not started yet. "
-                "Forno Lucia has no webhookUrl, so nobody was called."
+                "Nobody is called about orders of Forno Lucia."
             ),
         ),
         (

@@ -49,7 +49,7 @@ def summary(**members: Any) -> StoreSummary:
         "pause_reason": None,
         "resume_at": None,
         "suspended": False,
-        "is_called": True,
+        "is_unseen": False,
         "failing": None,
         "created_at": NOW,
         "updated_at": NOW,

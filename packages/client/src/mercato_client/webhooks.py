@@ -15,7 +15,6 @@ from mercato_contract.debugger.findings import ERROR, SignatureExplanation
 from mercato_contract.debugger.headers import read_headers
 from mercato_contract.debugger.mistakes import Message, find_right
 from mercato_contract.events import (
-    PAYLOADS,
     CancelReply,
     Envelope,
     OrderCancelData,
@@ -24,6 +23,7 @@ from mercato_contract.events import (
     Payload,
     PlaceReply,
     ValidateReply,
+    find_payload,
 )
 from mercato_contract.wire import Wire, as_json
 
@@ -128,7 +128,7 @@ def _signed_id(webhook: Webhook, secrets: Sequence[Secret]) -> str | None:
 def _event(id_: str, body: bytes) -> Event:
     try:
         envelope = msgspec.json.decode(body, type=Envelope)
-        kind = PAYLOADS.get(envelope.type)
+        kind = find_payload(envelope.type, envelope.data)
         data = (
             UnknownData(raw=envelope.data) if kind is None else msgspec.json.decode(envelope.data, type=kind)
         )

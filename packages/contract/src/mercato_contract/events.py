@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
-from mercato_contract.orders import Order
+from mercato_contract.orders import CommerceOrder, Order
 from mercato_contract.placements import (
     NO_CONTEXT,
     Amounts,
@@ -19,6 +19,7 @@ from mercato_contract.placements import (
     ErasableContext,
     Fulfillment,
 )
+from mercato_contract.stores import OrderHandling
 from mercato_contract.wire import Instant, Wire, as_json, redacted, rfc3339
 
 
@@ -200,6 +201,18 @@ class OrderEventData(_AboutOrder, kw_only=True):
     order: Order
 
 
+class MerchantOrderData(_AboutOrder, kw_only=True):
+    """The data of `order.created`, `order.updated` and `order.cancelled` for the merchant of a store that isn't called.
+
+    With `manual`, a person accepts or refuses the order while its status is `pending`. `cancelReason` is present in
+    `order.cancelled` alone.
+    """
+
+    order_handling: OrderHandling
+    cancel_reason: str | UnsetType | None = UNSET
+    order: CommerceOrder
+
+
 class StoreAmountDetail(Wire):
     """One entry of an amount's description."""
 
@@ -282,6 +295,7 @@ Payload: TypeAlias = (
     | OrderCancelledData
     | CatalogSyncWebhookData
     | OrderEventData
+    | MerchantOrderData
     | EndpointChangedData
     | PartnerFailingData
     | EndpointDisabledData
@@ -369,6 +383,18 @@ EVENTS: Final = (
         to="Commerce",
     ),
     Event(
+        name="merchantOrder",
+        summary="Order of a store that isn't called",
+        description="In the merchant's feed, and for its webhook endpoints, of each order of a store whose "
+        "`orderHandling` isn't `webhook`. No `webhookUrl` is called. With `manual`, accept the order with Update Order "
+        "Status `confirmed`, or refuse it with `cancelled` and a reason, within the store's `acceptWithin` minutes.",
+        envelope="MerchantOrderEvent",
+        meaning="An order was placed, has changed or is cancelled, and nobody was called about it.",
+        types=(EventType.ORDER_CREATED, EventType.ORDER_UPDATED, EventType.ORDER_CANCELLED),
+        data=MerchantOrderData,
+        to="Commerce",
+    ),
+    Event(
         name="orderEvent",
         summary="Order created or updated",
         description="POST to the storefront's event URL.",
@@ -437,8 +463,29 @@ EVENTS: Final = (
 )
 
 
-PAYLOADS: Final[Mapping[str, type[Payload]]] = {kind: event.data for event in EVENTS for kind in event.types}
-"""What each type carries."""
+PAYLOADS: Final[Mapping[str, type[Payload]]] = {
+    kind: event.data for event in EVENTS for kind in event.types if event.data is not MerchantOrderData
+}
+"""What each type carries, but for what merchants get of orders about which they aren't called."""
+
+
+class _Handled(Wire):
+    order_handling: str | UnsetType = UNSET
+
+
+def find_payload(type_: str, data: bytes | msgspec.Raw) -> type[Payload] | None:
+    """Return what an event of this type with this data, as JSON, carries; None if the type is unknown.
+
+    Storefronts and merchants get different data about one thing: that of merchants names `orderHandling`.
+    """
+    if type_ in _MERCHANT_TYPES and msgspec.json.decode(data, type=_Handled).order_handling is not UNSET:
+        return MerchantOrderData
+    return PAYLOADS.get(type_)
+
+
+_MERCHANT_TYPES: Final = frozenset(
+    kind for event in EVENTS if event.data is MerchantOrderData for kind in event.types
+)
 
 
 ON_REQUEST: Final = frozenset(kind for event in EVENTS if event.on_request for kind in event.types)

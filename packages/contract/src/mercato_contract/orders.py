@@ -294,7 +294,7 @@ class MarketfrontOrdersQuery(OrdersFilter):
 
 
 class OrderStatusUpdate(Wire):
-    """A new status, state, estimatedReadyAt, estimatedDeliveryAt or courier; at least one of them."""
+    """A new status, state, estimatedReadyAt, estimatedDeliveryAt, courier or partnerOrderId; at least one of them."""
 
     status: (
         Annotated[
@@ -326,6 +326,17 @@ class OrderStatusUpdate(Wire):
         Annotated[Courier, Meta(description="Who brings the order. It replaces the courier before.")] | None
     ) = None
     cancel_reason: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    partner_order_id: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=255,
+                description="The order's number in your system, as your answer to `order.place` has it.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class OrderStatusResponse(Wire):

@@ -222,6 +222,38 @@ _AT_UPDATE: Final = (
 TimeZone = Annotated[str, Meta(max_length=64, extra=validator(timezone_fault))]
 
 
+class OrderHandling(StrEnum):
+    """Who accepts a store's orders: its system at the `webhookUrl`, the service at once, or a person."""
+
+    WEBHOOK = "webhook"
+    AUTOMATIC = "automatic"
+    MANUAL = "manual"
+
+
+ACCEPT_WITHIN: Final = 10
+"""Minutes within which a person accepts an order, unless the store says otherwise."""
+
+
+HandlingChoice = Annotated[
+    OrderHandling,
+    Meta(
+        description="`webhook`: the store's system is asked at its `webhookUrl`. `automatic`: the service accepts each "
+        "valid order, and calls nobody. `manual`: a person accepts or refuses it, by Update Order Status or on the "
+        "board. Null: `webhook` with a `webhookUrl`, else `automatic`."
+    ),
+]
+
+
+AcceptWithin = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=60,
+        description="With `manual`: the minutes after which an order that nobody has accepted is cancelled. Null: 10.",
+    ),
+]
+
+
 class OnboardingState(StrEnum):
     """The state of an onboarding, derived from its newest run and its activation."""
 
@@ -243,6 +275,8 @@ class OnboardingRequest(Wire):
     webhook_url: Uri | None = None
     timezone: Annotated[TimeZone, Meta(description="IANA name; else taken from the place.")] | None = None
     webhook_token: Annotated[WebhookToken, Meta(description=_AT_REGISTRATION)] | None = None
+    order_handling: HandlingChoice | None = None
+    accept_within: AcceptWithin | None = None
 
 
 class RetryRequest(Wire):
@@ -294,6 +328,8 @@ class Store(Wire, kw_only=True):
     pause_reason: str | None
     resume_at: Instant | None
     webhook_url: AnsweredUri | UnsetType = UNSET
+    order_handling: Annotated[OrderHandling, Meta(description="Who accepts its orders now.")]
+    accept_within: Annotated[int, Meta(description="Minutes; only with `manual`.")] | UnsetType = UNSET
     minimum_order_amount: str | UnsetType = UNSET
     delivery_allowed: bool
     pickup_allowed: bool
@@ -343,6 +379,8 @@ class StoreUpdate(Wire):
     pickup_allowed: bool | UnsetType | None = UNSET
     categories: Annotated[list[Text255], Meta(max_length=50)] | UnsetType | None = UNSET
     webhook_token: Annotated[WebhookToken, Meta(description=_AT_UPDATE)] | UnsetType | None = UNSET
+    order_handling: HandlingChoice | UnsetType | None = UNSET
+    accept_within: AcceptWithin | UnsetType | None = UNSET
 
 
 class FulfillmentMode(StrEnum):

@@ -25,6 +25,7 @@ from mercato.features.events.sequencer import Sequencer
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency, validation
 from mercato.features.orders import search as order_search
+from mercato.features.orders.by_hand import Acceptances
 from mercato.features.orders.cancellation import Cancellations
 from mercato.features.orders.cancellation_calls import CANCEL_KIND, CancellationCalls
 from mercato.features.orders.checks import OrderChecker
@@ -469,6 +470,7 @@ def _handlers(
             on_dead=ingest.give_up,
         ),
         **core.orders.handlers(),
+        **Acceptances(core.db, core.clock, core.lifecycle).handlers(),
         **ordering.resubmissions.handlers(concurrency=settings.resend_concurrency),
         CANCEL_KIND: ordering.cancellations.calls.handler(concurrency=settings.resend_concurrency),
         **timezones.handlers(),

@@ -61,7 +61,7 @@ async def list_(
         "Name": "name",
         "Merchant's id": "partner_store_id",
         "Status": lambda summary: (
-            _status(summary) + ("" if summary.is_called else "; orders unseen: no webhookUrl")
+            _status(summary) + ("; orders unseen: nobody is called" if summary.is_unseen else "")
         ),
         "Partner": lambda summary: summary.partner or summary.partner_id,
     }
@@ -138,10 +138,10 @@ async def _change(
 
 def _members(store: StoreSummary) -> dict[str, Any]:
     """Return the members for programs: of the warnings that its merchant reads, `warnings` has the code of this one."""
-    warnings = () if store.is_called else (ORDERS_UNSEEN,)
+    warnings = (ORDERS_UNSEEN,) if store.is_unseen else ()
     failing = None if store.failing is None else members_of(store.failing)
     return members_of(
-        store, without=("id", "is_called"), store_id=store.id, failing=failing, warnings=warnings
+        store, without=("id", "is_unseen"), store_id=store.id, failing=failing, warnings=warnings
     )
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR, STORE_UNREACHABLE
 from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
+from mercato.features.orders.rules import NOT_ACCEPTED
 from mercato_contract.orders import Actor, CancellationStatus, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.placements import PickupFulfillment
 from mercato_contract.problems import OrderError
@@ -110,6 +111,8 @@ def sentence_of(order: OrderFacts) -> str:
 def _open(order: OrderFacts) -> str:
     if order.answer is not StoreAnswer.ACCEPTED:
         placed = f"Placed {ago(order.placed_at, order.now)}"
+        if order.answer is StoreAnswer.PENDING:
+            return f"{placed}; nobody at {order.store} has accepted it yet."
         return f"{placed}; {order.store} hasn't answered yet, and the service keeps trying."
     since = "" if order.status_at is None else f" {ago(order.status_at, order.now)}"
     match order.status:
@@ -117,7 +120,7 @@ def _open(order: OrderFacts) -> str:
             begun = order.accepted_at or order.placed_at
             by, more = order.store, ""
             if order.accepted_by is Actor.SERVICE:
-                by, more = "the service", f" {order.store} has no webhookUrl, so nobody was called."
+                by, more = "the service", f" Nobody is called about orders of {order.store}."
             return f"Accepted {ago(begun, order.now)} by {by}{_promise(order)}; not started yet.{more}"
         case OrderStatus.CONFIRMED:
             return f"Confirmed{since} by {order.store}{_promise(order)}; not started yet."
@@ -145,6 +148,8 @@ def _cancelled(order: OrderFacts) -> str:
         return f"Refused{when} by {order.store}{_reason(reason)}"
     if order.cancel_reason == STORE_UNREACHABLE:
         return f"Cancelled{when} because {order.store} never answered."
+    if order.cancel_reason == NOT_ACCEPTED:
+        return f"Cancelled{when} because nobody at {order.store} accepted it in time."
     actors = {
         Actor.STOREFRONT: "the storefront",
         Actor.MERCHANT: order.store,

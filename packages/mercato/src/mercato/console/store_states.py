@@ -48,7 +48,7 @@ def state_of(
     How its calls go, and whether there are any, is its merchant's and the operators': `shows_calls`.
     """
     state = _state_of(store, opening, shows_calls=shows_calls, now=now)
-    unseen = shows_calls and not store.is_called
+    unseen = shows_calls and store.is_unseen
     return replace(state, warning=ORDERS_UNSEEN_MESSAGE) if unseen else state
 
 

@@ -177,7 +177,7 @@ def is_sandbox(visit: Visit, store: StoreRow) -> bool:
         return True
     if not visit.app.settings.allow_private_networks:
         return False
-    return store.webhook_url is None or _is_loopback(urlsplit(store.webhook_url).hostname or "")
+    return store.orders_url is None or _is_loopback(urlsplit(store.orders_url).hostname or "")
 
 
 def _is_loopback(host: str) -> bool:

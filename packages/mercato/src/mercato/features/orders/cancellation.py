@@ -3,7 +3,9 @@
     when the request comes                   what happens
     ---------------------------------------  --------------------------------------------------------
     the store hasn't answered the placement  cancelled at once; the store gets a durable notice
-    the store has no webhook                 cancelled while the order is pending, refused afterwards
+    no person has accepted the order yet     cancelled at once
+    the service has accepted the order       cancelled while the order is pending, refused afterwards
+    a person has accepted the order          stored as requested: a person decides, or the order goes on
     the store has accepted the order         stored as requested with a job; then the store is called
     another cancellation is requested        the store is called again with the same bytes
 
@@ -20,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.features.orders import idempotency, queries
+from mercato.features.orders.by_hand import end_waiting
 from mercato.features.orders.cancellation_calls import SLACK, CancellationCalls, find_requested
 from mercato.features.orders.errors import (
     RETRY_SECONDS,
@@ -38,7 +41,6 @@ from mercato.features.orders.idempotency import (
     UnansweredOrder,
 )
 from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
-from mercato.features.orders.submission import end_submission
 from mercato.features.partners.model import Caller
 from mercato.platform import processes
 from mercato.platform.db.audit import audit
@@ -47,6 +49,7 @@ from mercato.platform.problem_details import MakeOrigin, detail_of
 from mercato_contract.clock import Clock, MakeId
 from mercato_contract.orders import CancellationStatus, CancelOrderRequest, OrderState, OrderStatus
 from mercato_contract.refusals import Problem
+from mercato_contract.stores import OrderHandling
 from mercato_contract.wire import as_json, redacted
 
 _NO_STORE_URL: Final = "The store has no webhookUrl, so nobody was asked, and it has begun the order."
@@ -169,16 +172,16 @@ class Cancellations(Struct, frozen=True):
             give_up_at=now + max(self.resend, context.keyed.lease),
         )
         await audit(tx, "order", order.id, detail={"cancellation": cancellation.reason})
-        url = await queries.find_webhook_url(tx, order.store_id)
-        if order.answer is StoreAnswer.WAITING:
-            await end_submission(tx, order, delivered=False, now=now)
+        url = await queries.find_webhook_url(tx, order)
+        if order.answer in {StoreAnswer.WAITING, StoreAnswer.PENDING}:
+            await end_waiting(tx, order, delivered=False, now=now)
             return await self.calls.cancel(
                 tx, order, cancellation, now=now, tells_store=True, webhook_url=url
             )
-        if url is not None:
-            return await self.calls.begin(tx, order, cancellation, url, lease=context.keyed.lease)
-        if order.status is OrderStatus.PENDING:
+        if url is None and order.status is OrderStatus.PENDING:
             return await self.calls.cancel(tx, order, cancellation, now=now, tells_store=True)
+        if url is not None or order.handling is OrderHandling.MANUAL:
+            return await self.calls.begin(tx, order, cancellation, url, lease=context.keyed.lease)
         return await self.calls.end(
             tx, order, cancellation, CancellationStatus.REFUSED, now=now, refusal=_NO_STORE_URL
         )

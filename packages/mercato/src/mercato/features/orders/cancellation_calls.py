@@ -84,11 +84,21 @@ class CancellationCalls(Struct, frozen=True):
     seconds: float
 
     async def begin(
-        self, tx: Write, order: OrderRow, cancellation: StoredCancellation, url: str, *, lease: timedelta
+        self,
+        tx: Write,
+        order: OrderRow,
+        cancellation: StoredCancellation,
+        url: str | None,
+        *,
+        lease: timedelta,
     ) -> OrderRow:
-        """Return the order with its cancellation requested. Background work calls the store once the lease is over."""
+        """Return the order with its cancellation requested. Background work calls the store once the lease is over.
+
+        Without a URL nobody is called: a person cancels the order, or it goes on.
+        """
         order = await self._record(tx, order, cancellation)
-        await self._log(tx, order, cancellation, url)
+        if url is not None:
+            await self._log(tx, order, cancellation, url)
         await self._schedule(tx, order, cancellation, wait=lease)
         return order
 
@@ -96,9 +106,9 @@ class CancellationCalls(Struct, frozen=True):
         self, order: OrderRow, cancellation: StoredCancellation, *, seconds: float
     ) -> tuple[CancelReply, tuple[CallResult, ...]]:
         async with self.db.read() as tx:
-            url = await queries.find_webhook_url(tx, order.store_id)
+            url = await queries.find_webhook_url(tx, order)
         if url is None:
-            return InvalidReply("The store has no webhookUrl any more."), ()
+            return InvalidReply("Nobody is called about the order: a person decides."), ()
         if seconds <= 0:
             return InvalidReply("The time in which the store is asked is over."), ()
         call = _store_call(order, cancellation, url)

@@ -25,14 +25,15 @@ from mercato.features.orders.record import (
     StoredCancellation,
     cancelled_data,
     event_data,
+    merchant_data,
 )
-from mercato.features.orders.rules import ProgressChange
+from mercato.features.orders.rules import NOT_ACCEPTED, ProgressChange
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
 from mercato.features.webhooks.outbox import NewEvent, Recipient, push_all
 from mercato.platform.db.engine import Write
 from mercato_contract.clock import MakeId
-from mercato_contract.events import EventType, OrderCancelledData
+from mercato_contract.events import EventType, MerchantOrderData, OrderCancelledData
 from mercato_contract.money import to_text
 from mercato_contract.orders import STATE_TRANSITIONS, Actor, CancellationStatus, OrderState
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError
@@ -44,7 +45,7 @@ STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
 CANCELLED_BY_OPERATOR: Final = "CANCELLED_BY_OPERATOR"
 """The cancelReason of an order that an operator cancelled without another."""
 
-_OWN_REASONS: Final = {*ORDER_ERROR_CODES, STORE_UNREACHABLE, CANCELLED_BY_OPERATOR}
+_OWN_REASONS: Final = {*ORDER_ERROR_CODES, STORE_UNREACHABLE, CANCELLED_BY_OPERATOR, NOT_ACCEPTED}
 
 UNANSWERED: Final = "order unanswered"
 REFUSED: Final = "order refused"
@@ -57,7 +58,8 @@ class OrderChange(Struct, frozen=True, kw_only=True):
 
     `entry` is its type in the history, `milestone` its event in the log: of what operators look for. `event` is what
     the storefront gets, unless it is the order's first: `order.created`. If it `tells_store`, the merchant gets
-    `order.cancelled`: in its feed, and at the `webhook_url` if there is one.
+    `order.cancelled`: in its feed, and at the `webhook_url` if there is one. The merchant of a store that isn't called
+    gets every change in its feed.
     """
 
     entry: ClassVar[str]
@@ -96,6 +98,32 @@ class OrderAccepted(OrderChange, frozen=True, kw_only=True):
             partner_order_id=self.partner_order_id or order.partner_order_id,
             estimated_ready_at=self.estimated_ready_at or order.estimated_ready_at,
         )
+
+
+class OrderPending(OrderChange, frozen=True, kw_only=True):
+    """The order waits for a person, who accepts or refuses it. Its placement is answered."""
+
+    entry: ClassVar[str] = "pending"
+    actor: Actor = Actor.SERVICE
+
+    def apply_to(self, order: OrderRow) -> OrderRow:
+        return replace(order, answer=StoreAnswer.PENDING)
+
+
+class OrderNotAccepted(OrderChange, frozen=True, kw_only=True):
+    """No person accepted the order in time: it is cancelled, and both partners get an event."""
+
+    entry: ClassVar[str] = "cancelled"
+    milestone: ClassVar[str | None] = CANCELLED
+    actor: Actor = Actor.SERVICE
+
+    def apply_to(self, order: OrderRow) -> OrderRow:
+        return replace(
+            order, answer=StoreAnswer.GIVEN_UP, state=OrderState.CANCELLED, cancel_reason=NOT_ACCEPTED
+        )
+
+    def detail(self) -> EntryDetail:
+        return EntryDetail(cancel_reason=NOT_ACCEPTED)
 
 
 class OrderRefused(OrderChange, frozen=True, kw_only=True):
@@ -176,12 +204,11 @@ class OrderUpdated(OrderChange, frozen=True, kw_only=True):
     progress: ProgressChange
 
     def apply_to(self, order: OrderRow) -> OrderRow:
-        after, answer = self.progress.after, order.answer
-        if answer is StoreAnswer.WAITING:
-            answer = StoreAnswer.ACCEPTED if self.actor is Actor.MERCHANT else StoreAnswer.GIVEN_UP
+        after = self.progress.after
         return replace(
             order,
-            answer=answer,
+            answer=self._answer(order),
+            partner_order_id=after.partner_order_id,
             state=after.state,
             status=after.status,
             estimated_ready_at=after.estimated_ready_at,
@@ -190,11 +217,21 @@ class OrderUpdated(OrderChange, frozen=True, kw_only=True):
             cancel_reason=after.cancel_reason,
         )
 
+    def _answer(self, order: OrderRow) -> StoreAnswer:
+        """Return the answer to the placement that the update is, if there was none."""
+        if order.answer not in {StoreAnswer.WAITING, StoreAnswer.PENDING}:
+            return order.answer
+        if self.actor is not Actor.MERCHANT:
+            return StoreAnswer.GIVEN_UP
+        refuses = order.answer is StoreAnswer.PENDING and self.progress.after.state is OrderState.CANCELLED
+        return StoreAnswer.REFUSED if refuses else StoreAnswer.ACCEPTED
+
     def detail(self) -> EntryDetail:
         """Return the members that changed; of the courier only that it did: the history outlives the person's data."""
         before, after = self.progress.before, self.progress.after
         delivery_at = after.estimated_delivery_at
         ready_at, reason = after.estimated_ready_at, after.cancel_reason
+        number = after.partner_order_id
         return EntryDetail(
             status=UNSET if after.status is before.status else after.status,
             state=UNSET if after.state is before.state else after.state,
@@ -204,6 +241,7 @@ class OrderUpdated(OrderChange, frozen=True, kw_only=True):
             ),
             courier=UNSET if after.courier == before.courier else "assigned",
             cancel_reason=UNSET if reason in (None, before.cancel_reason) else reason,
+            partner_order_id=UNSET if number in (None, before.partner_order_id) else number,
         )
 
 
@@ -238,7 +276,7 @@ class OrderCancelledByStorefront(OrderChange, frozen=True, kw_only=True):
     def apply_to(self, order: OrderRow) -> OrderRow:
         return replace(
             order,
-            answer=StoreAnswer.GIVEN_UP if order.answer is StoreAnswer.WAITING else order.answer,
+            answer=order.answer if order.answer is StoreAnswer.ACCEPTED else StoreAnswer.GIVEN_UP,
             state=OrderState.CANCELLED,
             cancel_reason=self.cancellation.reason,
             cancellation=self.cancellation,
@@ -391,14 +429,23 @@ class Lifecycle(Struct, frozen=True):
                 type_ = EventType.ORDER_CREATED if changed.sequence == 1 else change.event
                 to = Recipient(order.storefront_id, Surface.MARKETFRONT, event_urls[order.storefront_id])
                 events.append((self._event(changed, type_, event_data(changed)), to))
-            if change.tells_store:
+            if changed.is_pulled:
+                to = Recipient(order.partner_id, Surface.COMMERCE, None)
+                cancelled = changed.state is OrderState.CANCELLED is not order.state
+                type_ = EventType.ORDER_CANCELLED if cancelled else EventType.ORDER_UPDATED
+                type_ = EventType.ORDER_CREATED if order.entries == 0 else type_
+                events.append((self._event(changed, type_, merchant_data(changed, cancelled=cancelled)), to))
+            elif change.tells_store:
                 to = Recipient(order.partner_id, Surface.COMMERCE, change.webhook_url)
                 type_, data = EventType.ORDER_CANCELLED, cancelled_data(changed)
                 events.append((self._event(changed, type_, data), to))
         return events
 
     def _event(
-        self, order: OrderRow, type_: EventType, data: EncodedEventData | OrderCancelledData
+        self,
+        order: OrderRow,
+        type_: EventType,
+        data: EncodedEventData | OrderCancelledData | MerchantOrderData,
     ) -> NewEvent:
         return NewEvent(
             delivery_id=self.new_id(),

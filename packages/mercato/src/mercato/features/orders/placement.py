@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
 from mercato.features.metrics import Activity
-from mercato.features.orders import idempotency, queries, search
+from mercato.features.orders import by_hand, idempotency, queries, search
 from mercato.features.orders.checks import OrderCheck, OrderChecker, with_address1
 from mercato.features.orders.errors import (
     RETRY_SECONDS,
@@ -43,7 +43,7 @@ from mercato.features.orders.idempotency import (
     RefusedOrder,
     UnansweredOrder,
 )
-from mercato.features.orders.lifecycle import Lifecycle, OrderAccepted
+from mercato.features.orders.lifecycle import Lifecycle, OrderAccepted, OrderPending
 from mercato.features.orders.queries import StoreChanged
 from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.rules import Plan, RefusePlan, StorePlan, ValidatePlan, new_order, plan_quoted
@@ -65,6 +65,7 @@ from mercato_contract.orders import Actor
 from mercato_contract.placements import PlaceOrderRequest
 from mercato_contract.refusals import Problem
 from mercato_contract.replies import Quote, Rejection
+from mercato_contract.stores import OrderHandling
 from mercato_contract.wire import as_json, redacted
 
 SLACK: Final = timedelta(seconds=5)
@@ -329,7 +330,7 @@ class Placements(Struct, frozen=True):
     async def _store(
         self, tx: Write, context: PlacementContext, claim: Claim, plan: StorePlan, *, now: datetime
     ) -> State:
-        """Store the order with its submission. A store without a webhook accepts it at once."""
+        """Store the order with its submission. If its store isn't called, the placement is answered at once."""
         store = plan.check.store
         order = new_order(
             claim.order_id or self.new_id(),
@@ -347,14 +348,14 @@ class Placements(Struct, frozen=True):
         if claim.order_id != order.id:
             await idempotency.set_order(tx, claim, order_id=order.id)
         tx.after_commit(partial(self._placed, order))
-        if store.webhook_url is None:
+        if store.orders_url is None:
             await queries.insert_order(tx, order, store_version=store.version)
-            order = await self.lifecycle.apply(tx, order, OrderAccepted(at=now, actor=Actor.SERVICE))
+            order = await self._answer(tx, order, within=store.accept_minutes, now=now)
             return Decided(await self._decide(tx, context, claim, order))
         submission = await self.submitter.store(
             tx,
             order,
-            base_url=store.webhook_url,
+            base_url=store.orders_url,
             payment=payment_of(context.request.payment),
             # Not before the calls of this request end.
             give_up_at=now + max(self.resend, context.keyed.lease),
@@ -362,6 +363,13 @@ class Placements(Struct, frozen=True):
         await queries.insert_order(tx, order, store_version=store.version)
         processes.crash_point("order.written")
         return StoredSubmission(claim, submission, order)
+
+    async def _answer(self, tx: Write, order: OrderRow, *, within: int, now: datetime) -> OrderRow:
+        """Return the order of a store that isn't called: accepted, or pending until a person accepts it."""
+        if order.handling is not OrderHandling.MANUAL:
+            return await self.lifecycle.apply(tx, order, OrderAccepted(at=now, actor=Actor.SERVICE))
+        await by_hand.schedule(tx, order, within=timedelta(minutes=within))
+        return await self.lifecycle.apply(tx, order, OrderPending(at=now))
 
     def _placed(self, order: OrderRow) -> None:
         self.activity.orders_placed += 1
@@ -388,9 +396,9 @@ class Placements(Struct, frozen=True):
     async def _decide(
         self, tx: Write, context: PlacementContext, claim: Claim, order: OrderRow
     ) -> OrderOutcome:
-        """Return the order's outcome. It is pinned to the key once the store has answered."""
+        """Return the order's outcome. It is pinned to the key once the store has answered, or a person has to."""
         match order.answer:
-            case StoreAnswer.ACCEPTED:
+            case StoreAnswer.ACCEPTED | StoreAnswer.PENDING:
                 placed = PlacedOrder(order.id, order.storefront_document)
                 await idempotency.pin(tx, claim, placed, order_content=order.content)
                 return placed

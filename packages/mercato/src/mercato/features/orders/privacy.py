@@ -43,14 +43,22 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.search import ESCAPE, pattern_of
 from mercato.platform.db.write_behind import FLUSH_SECONDS
-from mercato_contract.events import Envelope, EventType, OrderCancelledData, OrderEventData, WebhookOrder
-from mercato_contract.orders import Order, TimelineEntry
+from mercato_contract.events import (
+    Envelope,
+    MerchantOrderData,
+    OrderCancelledData,
+    OrderEventData,
+    WebhookOrder,
+    find_payload,
+)
+from mercato_contract.orders import CommerceOrder, Order, TimelineEntry
 from mercato_contract.placements import NO_CONTEXT, ClientContext, Customer, DeliveryFulfillment, Fulfillment
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
 from mercato_contract.texts import texts_in
 from mercato_contract.wire import Wire, as_json
 
-_O = TypeVar("_O", Order, WebhookOrder)
+_O = TypeVar("_O", Order, CommerceOrder, WebhookOrder)
+_P = TypeVar("_P", Order, CommerceOrder)
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CODE: Final = re.compile(r"[A-Z0-9_]+", re.ASCII)
@@ -272,26 +280,34 @@ def _without_reasons(text: str | None) -> str | None:
 
 
 _envelope: Final = msgspec.json.Decoder(Envelope)
-_storefront_event: Final = msgspec.json.Decoder(OrderEventData)
-_merchant_event: Final = msgspec.json.Decoder(OrderCancelledData)
 
 
 def _event_without_customer(type_: str, body: bytes) -> bytes:
     """Return the body of an event that stays in the feed, so that its readers miss none."""
     event_body = _envelope.decode(body)
-    data: OrderEventData | OrderCancelledData
-    if type_ == EventType.ORDER_CANCELLED:
-        about = _merchant_event.decode(event_body.data)
-        data = replace(about, order=_order_without_customer(about.order))
-    else:
-        event = _storefront_event.decode(event_body.data)
-        order, cancellation = _order_without_customer(event.order), event.order.cancellation
-        adjustments = tuple(replace(adjustment, reason=None) for adjustment in order.adjustments)
-        order = replace(order, courier=None, adjustments=adjustments)
-        if cancellation is not None:
-            order = replace(order, cancellation=replace(cancellation, message=None))
-        data = replace(event, order=order)
+    kind = find_payload(type_, event_body.data)
+    assert kind is not None, type_
+    data: OrderCancelledData | OrderEventData | MerchantOrderData
+    match msgspec.json.decode(event_body.data, type=kind):
+        case OrderCancelledData() as about:
+            data = replace(about, order=_order_without_customer(about.order))
+        case OrderEventData() as event:
+            data = replace(event, order=_placed_without_customer(event.order))
+        case MerchantOrderData() as event:
+            data = replace(event, order=_placed_without_customer(event.order))
+        case other:
+            raise AssertionError(type(other))
     return as_json(replace(event_body, data=msgspec.Raw(as_json(data))))
+
+
+def _placed_without_customer(order: _P) -> _P:
+    """Return a placed order without its customer, and without the words that partners wrote of the person."""
+    order, cancellation = _order_without_customer(order), order.cancellation
+    adjustments = tuple(replace(adjustment, reason=None) for adjustment in order.adjustments)
+    order = replace(order, courier=None, adjustments=adjustments)
+    if cancellation is None:
+        return order
+    return replace(order, cancellation=replace(cancellation, message=None))
 
 
 def _order_without_customer(order: _O) -> _O:

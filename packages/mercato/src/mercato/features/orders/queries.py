@@ -57,6 +57,7 @@ from mercato_contract.orders import Actor, Courier, OrderState, OrderStatus
 from mercato_contract.placements import ClientContext, Customer, Fulfillment
 from mercato_contract.problems import OrderError
 from mercato_contract.signing import base_of
+from mercato_contract.stores import OrderHandling
 from mercato_contract.wire import as_json, redacted
 
 _DOCUMENTS: Final[dict[str, Any]] = {
@@ -179,9 +180,11 @@ async def find_order_by_token(tx: Read, token_id: UUID) -> UUID | None:
     return found
 
 
-async def find_webhook_url(tx: Read, store_id: UUID) -> str | None:
-    """Return the webhookUrl of the store of an order."""
-    url: str | None = await tx.scalar(select(stores.c.webhook_url).where(stores.c.id == store_id))
+async def find_webhook_url(tx: Read, order: OrderRow) -> str | None:
+    """Return the webhookUrl that is called about the order, None if nobody is."""
+    if order.is_pulled:
+        return None
+    url: str | None = await tx.scalar(select(stores.c.webhook_url).where(stores.c.id == order.store_id))
     return url
 
 
@@ -302,6 +305,8 @@ def _order(row: Row[Any]) -> OrderRow:
         values[name] = decode_document(name, values[name])
     for name, kind in _ENUMS.items():
         values[name] = kind(values[name])
+    if values["handling"] is not None:
+        values["handling"] = OrderHandling(values["handling"])
     cart = content.cart if values["notes"] is None else with_notes(content.cart, values["notes"])
     return OrderRow(cart=cart, amounts=content.amounts, **values)
 

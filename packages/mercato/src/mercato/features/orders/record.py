@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from mercato_contract.events import OrderCancelledData, WebhookOrder
+from mercato_contract.events import MerchantOrderData, OrderCancelledData, WebhookOrder
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
     AdjustmentType,
@@ -37,6 +37,7 @@ from mercato_contract.placements import (
     OrderModifierGroup,
 )
 from mercato_contract.problems import OrderError
+from mercato_contract.stores import OrderHandling
 from mercato_contract.wire import Instant, Wire, as_json, rfc3339
 
 _Order = TypeVar("_Order", Order, CommerceOrder)
@@ -45,9 +46,13 @@ _Line = TypeVar("_Line", OrderLine, CommerceLine)
 
 
 class StoreAnswer(StrEnum):
-    """The store's answer to the placement. `given_up`: it never answered, and the order was cancelled."""
+    """The store's answer to the placement. `given_up`: it never answered, and the order was cancelled.
+
+    While it is `waiting`, the store is called. While it is `pending`, a person decides.
+    """
 
     WAITING = "waiting"
+    PENDING = "pending"
     ACCEPTED = "accepted"
     REFUSED = "refused"
     GIVEN_UP = "given_up"
@@ -66,6 +71,7 @@ class EntryDetail(Wire):
     store_notified: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
+    partner_order_id: str | UnsetType = UNSET
     adjustment: AdjustmentType | UnsetType = UNSET
     amount: str | UnsetType = UNSET
 
@@ -142,6 +148,7 @@ class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
     courier: Courier | None = None
     estimated_delivery_at: datetime | None = None
     adjustments: tuple[StoredAdjustment, ...] | None = None
+    handling: OrderHandling | None = None
     currency: str
     total: int
     content: bytes
@@ -161,6 +168,11 @@ class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
     def total_after_adjustments(self) -> int:
         """What the order costs now, in minor units."""
         return self.total + sum(adjustment.difference for adjustment in self.adjustments or ())
+
+    @property
+    def is_pulled(self) -> bool:
+        """Whether its store isn't called about it: its merchant reads it in the feed."""
+        return self.handling in {OrderHandling.AUTOMATIC, OrderHandling.MANUAL}
 
     @property
     def storefront_order(self) -> Order:
@@ -332,6 +344,18 @@ def event_data(row: OrderRow) -> EncodedEventData:
         partner_store_id=row.partner_store_id,
         sequence=row.sequence,
         order=Raw(row.storefront_document),
+    )
+
+
+def merchant_data(row: OrderRow, *, cancelled: bool) -> MerchantOrderData:
+    """Return the data of an event about a pulled order, for its merchant."""
+    return MerchantOrderData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        order_handling=row.handling or OrderHandling.WEBHOOK,
+        cancel_reason=row.cancel_reason if cancelled else UNSET,
+        order=commerce_order_of(row),
     )
 
 

@@ -43,6 +43,10 @@ from mercato_contract.wire import as_json, parse_instant
 # --- placing --------------------------------------------------------------------------------------
 
 
+NOT_ACCEPTED: Final = "NOT_ACCEPTED"
+"""The cancelReason of an order that a person should have accepted, and nobody did in time."""
+
+
 class RefusePlan(Struct, frozen=True):
     """Refuse the request. If an order was placed with its token, that refusal comes first."""
 
@@ -116,6 +120,7 @@ def new_order(
         state=OrderState.OPEN,
         status=OrderStatus.PENDING,
         answer=StoreAnswer.WAITING,
+        handling=None if check.store.orders_url is not None else check.store.handling,
         errors=(),
         partner_order_id=None,
         estimated_ready_at=plan.quote.estimated_ready_at,
@@ -150,6 +155,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     estimated_delivery_at: datetime | None = None
     courier: Courier | None = None
     cancel_reason: str | None = None
+    partner_order_id: str | None = None
     is_erased: bool = False
     """Whether the order's customer was erased: nobody's name or number is kept from then on."""
 
@@ -169,11 +175,14 @@ class _ParsedUpdate(Struct, frozen=True):
     delivery_at: datetime | None
     courier: Courier | None
     reason: str | None
+    partner_order_id: str | None
 
 
 _EMPTY_FAULT: Final = (
-    "Send status, state, estimatedReadyAt, estimatedDeliveryAt or courier: the update changes nothing."
+    "The update changes nothing. Send status, state, partnerOrderId, estimatedReadyAt, estimatedDeliveryAt or "
+    "courier."
 )
+_NUMBER_FAULT: Final = "partnerOrderId must be on one line, without control characters."
 _INSTANT_FAULT: Final = "{} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
 _COURIER_FAULT: Final = "courier needs a name, a phone or a trackingUrl. Leave it out to keep the courier."
 
@@ -202,6 +211,7 @@ def _moved(current: Progress, update: _ParsedUpdate) -> Progress:
         estimated_delivery_at=update.delivery_at or current.estimated_delivery_at,
         courier=None if current.is_erased else update.courier or current.courier,
         cancel_reason=update.reason if state is OrderState.CANCELLED else None,
+        partner_order_id=update.partner_order_id or current.partner_order_id,
         is_erased=current.is_erased,
     )
 
@@ -214,9 +224,11 @@ def _closed(current: Progress, update: _ParsedUpdate) -> Progress:
         and update.ready_at in (None, current.estimated_ready_at)
         and update.delivery_at in (None, current.estimated_delivery_at)
         and (current.is_erased or update.courier in (None, current.courier))
+        and update.partner_order_id in (None, current.partner_order_id)
     )
     if not again:
-        raise OrderClosed(f"The order is {current.state.value} and can't change any more.")
+        why = " because nobody accepted it in time" if current.cancel_reason == NOT_ACCEPTED else ""
+        raise OrderClosed(f"The order is {current.state.value}{why} and can't change any more.")
     return current
 
 
@@ -231,7 +243,9 @@ def _parse(update: OrderStatusUpdate) -> _ParsedUpdate:
     reason = (update.cancel_reason or "").strip()
     cancels = state is OrderState.CANCELLED
     courier = update.courier
-    is_update = any(value is not None for value in (update.status, update.state, courier, *instants.values()))
+    number = update.partner_order_id
+    sent = (update.status, update.state, courier, number, *instants.values())
+    is_update = any(value is not None for value in sent)
     refuse(
         [
             (
@@ -248,9 +262,14 @@ def _parse(update: OrderStatusUpdate) -> _ParsedUpdate:
             ("/courier", _COURIER_FAULT if courier == Courier() else None),
             ("/courier/trackingUrl", _tracking_fault(courier)),
             ("/cancelReason", "cancelReason is required with cancelled." if cancels and not reason else None),
+            ("/partnerOrderId", _NUMBER_FAULT if number is not None and _is_odd(number) else None),
         ]
     )
-    return _ParsedUpdate(status, state, ready_at, delivery_at, courier, reason or None)
+    return _ParsedUpdate(status, state, ready_at, delivery_at, courier, reason or None, number)
+
+
+def _is_odd(number: str) -> bool:
+    return not number.isprintable() or not number.strip()
 
 
 def _tracking_fault(courier: Courier | None) -> str | None:
@@ -265,7 +284,7 @@ def adjustment_refusal(order: OrderRow) -> Problem | None:
     """Return why nothing of the order can be adjusted, None if something can be."""
     if order.state is OrderState.CANCELLED:
         return OrderClosed("The order is cancelled: nothing of it is charged, so there is nothing to adjust.")
-    if order.answer is StoreAnswer.WAITING:
+    if order.answer in {StoreAnswer.WAITING, StoreAnswer.PENDING}:
         return Conflict(
             "The store has not answered the placement yet. Answer it, or set the order's status to confirmed, and "
             "adjust the order then."

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from mercato.features.orders import idempotency, queries
+from mercato.features.orders.by_hand import end_waiting
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.idempotency import KeyedRequest, Pinned, PlacedOrder
 from mercato.features.orders.lifecycle import (
@@ -20,9 +21,8 @@ from mercato.features.orders.lifecycle import (
     OrderCancelledByOperator,
     OrderUpdated,
 )
-from mercato.features.orders.record import OrderRow, StoreAnswer, StoredAdjustment, commerce_order_of
+from mercato.features.orders.record import OrderRow, StoredAdjustment, commerce_order_of
 from mercato.features.orders.rules import Progress, change_progress, check_adjustment
-from mercato.features.orders.submission import end_submission
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
 from mercato.platform import processes
@@ -62,9 +62,10 @@ ATTEMPT: Final = "webhook.attempt"
 _SENTENCES: Final = {
     "unanswered": "The store hasn't answered yet. The order is sent to it again.",
     "accepted": "The store accepted the order.",
+    "pending": "A person at the store accepts or refuses the order.",
 }
 
-_ACCEPTED_ALONE: Final = "The service accepted the order: the store has no webhookUrl, so nobody was called."
+_ACCEPTED_ALONE: Final = "The service accepted the order: nobody is called about the store's orders."
 """What entries without details say."""
 
 _NAMES: Final = {
@@ -74,6 +75,7 @@ _NAMES: Final = {
     "estimatedDeliveryAt": "delivered at",
     "errors": "reason",
     "storeNotified": "store notified",
+    "partnerOrderId": "the store's number",
 }
 """Members of an entry in words."""
 
@@ -155,7 +157,7 @@ class Orders(Struct, frozen=True):
             row = await queries.get_order(tx, order_id, lock=True)
             progress = change_progress(_progress(row), request, self.clock())
             if progress is not None:
-                url = await queries.find_webhook_url(tx, row.store_id)
+                url = await queries.find_webhook_url(tx, row)
                 change = OrderCancelledByOperator(
                     at=progress.at, progress=progress, tells_store=True, webhook_url=url
                 )
@@ -175,8 +177,7 @@ class Orders(Struct, frozen=True):
 
     async def _apply_all(self, tx: Write, changes: Sequence[tuple[OrderRow, OrderUpdated]]) -> list[OrderRow]:
         for row, change in changes:
-            if row.answer is StoreAnswer.WAITING:
-                await end_submission(tx, row, delivered=change.actor is Actor.MERCHANT, now=change.at)
+            await end_waiting(tx, row, delivered=change.actor is Actor.MERCHANT, now=change.at)
         applied = await self.lifecycle.apply_all(tx, changes)
         if applied:
             processes.crash_point("order.moved")
@@ -237,6 +238,7 @@ def _progress(row: OrderRow) -> Progress:
         estimated_delivery_at=row.estimated_delivery_at,
         courier=row.courier,
         cancel_reason=row.cancel_reason,
+        partner_order_id=row.partner_order_id,
         is_erased=row.client_context is None,
     )
 

@@ -49,6 +49,8 @@ orders = Table(
     Column("estimated_delivery_at", Instant),
     # What the merchant changed of what the order costs, as `StoredAdjustment`s; NULL until the first.
     Column("adjustments", Text),
+    # Who accepts it, by what its store said when it was placed; NULL: its webhook.
+    Column("handling", Text),
 )
 Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)

@@ -300,16 +300,17 @@ class Validations(Struct, frozen=True):
     ) -> Quote | Rejection:
         """Return the store's quote, or its rejection. Raises StoreUnreachable, RateLimited.
 
-        A store without a webhook accepts every order.
+        A store that isn't called has nothing to add.
         """
         sums, store = check.sums, check.store
         assert sums is not None, "an order without a price has errors"
-        if store.webhook_url is None:
+        url = store.orders_url
+        if url is None:
             return Quote(sums, None)
         call = StoreCall(
             store_id=store.id,
             partner_id=store.partner_id,
-            url=target(store.webhook_url, VALIDATE),
+            url=target(url, VALIDATE),
             webhook_id=self.new_id(),
             body=validate_body(check, order, sums, now=self.clock()),
             traceparent=trace,

@@ -14,8 +14,10 @@ from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.money import to_text
 from mercato_contract.refusals import Problem
 from mercato_contract.stores import (
+    ACCEPT_WITHIN,
     Address,
     OnboardingState,
+    OrderHandling,
 )
 from mercato_contract.texts import shown
 
@@ -83,6 +85,8 @@ class Onboarding(Struct, frozen=True):
     cancelled_at: datetime | None
     holds_name: bool
     unknown_members: tuple[PartnerWarning, ...] | None = None
+    order_handling: OrderHandling | None = None
+    accept_within: int | None = None
 
 
 class OnboardingChange(Struct, frozen=True, kw_only=True):
@@ -143,6 +147,23 @@ class StoreRow(Struct, frozen=True):
     currency: str
     sold_out: tuple[SoldOut, ...]
     unknown_members: tuple[PartnerWarning, ...] | None = None
+    order_handling: OrderHandling | None = None
+    accept_within: int | None = None
+
+    @property
+    def handling(self) -> OrderHandling:
+        """Who accepts its orders now."""
+        return handling_of(self.order_handling, self.webhook_url)
+
+    @property
+    def orders_url(self) -> str | None:
+        """The URL that is called about its orders, None if nobody is."""
+        return self.webhook_url if self.handling is OrderHandling.WEBHOOK else None
+
+    @property
+    def accept_minutes(self) -> int:
+        """The minutes within which a person accepts an order."""
+        return self.accept_within or ACCEPT_WITHIN
 
     @property
     def minimum_text(self) -> str | None:
@@ -160,6 +181,13 @@ class StoreRow(Struct, frozen=True):
         if not self.sold_out:
             return ()
         return tuple(item.item_id for item in self.sold_out if item.until is None or item.until > now)
+
+
+def handling_of(chosen: OrderHandling | None, webhook_url: str | None) -> OrderHandling:
+    """Return who accepts the orders of a store that has chosen this, or nothing."""
+    if chosen is not None:
+        return OrderHandling(chosen)
+    return OrderHandling.AUTOMATIC if webhook_url is None else OrderHandling.WEBHOOK
 
 
 class StoreChange(Struct, frozen=True, kw_only=True):
@@ -184,6 +212,8 @@ class StoreChange(Struct, frozen=True, kw_only=True):
     pause_reason: str | UnsetType | None = UNSET
     resume_at: datetime | UnsetType | None = UNSET
     unknown_members: tuple[PartnerWarning, ...] | UnsetType | None = UNSET
+    order_handling: OrderHandling | UnsetType | None = UNSET
+    accept_within: int | UnsetType | None = UNSET
 
     @property
     def members(self) -> list[str]:

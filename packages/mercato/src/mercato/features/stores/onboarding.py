@@ -31,7 +31,7 @@ from mercato.features.stores.model import (
     first_error,
     state_of,
 )
-from mercato.features.stores.rules import address_of, token_fault
+from mercato.features.stores.rules import address_of, handling_fault, token_fault
 from mercato.features.stores.tables import onboardings_one_for_each_name
 from mercato.platform import errors, processes
 from mercato.platform.db.audit import audit
@@ -295,6 +295,7 @@ def _check(request: OnboardingRequest) -> None:
             ("/catalogCallbackUrl", uri_fault(request.catalog_callback_url, "catalogCallbackUrl")),
             ("/webhookUrl", uri_fault(request.webhook_url, "webhookUrl") if request.webhook_url else None),
             ("/webhookToken", token_fault(request.webhook_token, request.webhook_url)),
+            ("/orderHandling", handling_fault(request.order_handling, request.webhook_url)),
             ("/timezone", timezone_fault(request.timezone) if request.timezone is not None else None),
         ]
     )

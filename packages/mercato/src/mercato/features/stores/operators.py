@@ -11,7 +11,7 @@ from sqlalchemy import Row, and_, func, or_, select
 
 from mercato.features.catalogs.tables import catalog_owners as owners
 from mercato.features.partners.tables import partners
-from mercato.features.stores.model import StoreNotFound
+from mercato.features.stores.model import StoreNotFound, handling_of
 from mercato.features.stores.service import set_status
 from mercato.features.stores.tables import sold_out_items, stores
 from mercato.features.webhooks.store_health import IS_IN_TROUBLE
@@ -19,7 +19,7 @@ from mercato.features.webhooks.tables import failing_stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.search import get_id
 from mercato_contract.clock import first_id
-from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
+from mercato_contract.stores import OrderHandling, StoreStatusUpdate, StoreStatusValue
 from mercato_outbound.guard import origin_of
 
 
@@ -45,7 +45,8 @@ class CallFailures(Struct, frozen=True):
 class StoreSummary(Struct, frozen=True, kw_only=True):
     """A store in a list. `suspended` is whether its partner is suspended, which hides the store.
 
-    `is_called` is whether it has a webhookUrl; `failing` is None unless the store is in trouble.
+    `is_unseen` is whether the service accepts its orders and nobody is called; `failing` is None unless the store is in
+    trouble.
     """
 
     id: UUID
@@ -57,7 +58,7 @@ class StoreSummary(Struct, frozen=True, kw_only=True):
     pause_reason: str | None
     resume_at: datetime | None
     suspended: bool
-    is_called: bool
+    is_unseen: bool
     failing: CallFailures | None
     created_at: datetime
     updated_at: datetime
@@ -158,7 +159,7 @@ def _summary(row: Row[Any], now: datetime) -> StoreSummary:
         pause_reason=row.pause_reason if paused else None,
         resume_at=row.resume_at if paused else None,
         suspended=row.suspended_at is not None,
-        is_called=row.webhook_url is not None,
+        is_unseen=handling_of(row.order_handling, row.webhook_url) is OrderHandling.AUTOMATIC,
         failing=None
         if row.failing_since is None
         else CallFailures(row.failing_since, row.failed_calls, row.call_error),

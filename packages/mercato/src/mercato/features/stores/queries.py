@@ -43,7 +43,7 @@ from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
 from mercato_contract.catalogs import PartnerWarning
 from mercato_contract.decoding.decode import take_bounded
-from mercato_contract.stores import Address, StoreStatusValue
+from mercato_contract.stores import Address, OrderHandling, StoreStatusValue
 from mercato_contract.wire import as_json
 
 _address: Final = msgspec.json.Decoder(Address)
@@ -374,6 +374,8 @@ def _values(row: Row[Any]) -> dict[str, Any]:
     values["address"] = _address.decode(values["address"])
     if values["unknown_members"] is not None:
         values["unknown_members"] = _warnings.decode(values["unknown_members"])
+    if values["order_handling"] is not None:
+        values["order_handling"] = OrderHandling(values["order_handling"])
     return values
 
 

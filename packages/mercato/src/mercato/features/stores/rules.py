@@ -22,6 +22,7 @@ from mercato_contract.stores import (
     AddressRequest,
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
+    OrderHandling,
     StoreStatusBatch,
     StoreStatusEntry,
     StoreStatusUpdate,
@@ -116,6 +117,7 @@ def change_of(request: StoreUpdate, row: StoreRow, *, found: Location, policy: A
     faults = [
         *_update_faults(request, row, policy),
         ("/webhookToken", token_fault(request.webhook_token, url)),
+        _handling_fault(request, row, url),
     ]
     refuse(faults)
     sent = {name: getattr(request, name) for name in _COPIED}
@@ -158,6 +160,20 @@ def token_fault(token: str | UnsetType | None, url: str | None) -> str | None:
     if token is UNSET or token is None:
         return None
     return webhook_token_fault(token) or ("webhookToken needs a webhookUrl." if url is None else None)
+
+
+def handling_fault(chosen: OrderHandling | None, url: str | None) -> str | None:
+    """Return why a store with this webhookUrl can't have this orderHandling, or None."""
+    if chosen is not OrderHandling.WEBHOOK or url is not None:
+        return None
+    return "orderHandling webhook needs a webhookUrl. Send it too, or choose manual, automatic or null."
+
+
+def _handling_fault(request: StoreUpdate, row: StoreRow, url: str | None) -> tuple[str, str | None]:
+    sent = request.order_handling
+    if sent is not UNSET:
+        return "/orderHandling", handling_fault(sent, url)
+    return "/webhookUrl", handling_fault(row.order_handling, url)
 
 
 def _update_faults(

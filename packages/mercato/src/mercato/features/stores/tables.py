@@ -28,6 +28,10 @@ onboardings = Table(
     Column("holds_name", Boolean, nullable=False),
     # A JSON array of the warnings about members of Register that are unknown; NULL if there were none.
     Column("unknown_members", Text),
+    # `webhook`, `automatic` or `manual`; NULL until the merchant chooses.
+    Column("order_handling", Text),
+    # Minutes within which a person accepts an order; NULL is the default.
+    Column("accept_within", Integer),
 )
 Index("ix_onboardings_partner_id", onboardings.c.partner_id, onboardings.c.id)
 _holding = text("holds_name")
@@ -73,6 +77,9 @@ stores = Table(
     Column("version", Integer, nullable=False),
     # The same about its last Update Store; until then, about Register.
     Column("unknown_members", Text),
+    # The two of its registration.
+    Column("order_handling", Text),
+    Column("accept_within", Integer),
 )
 Index("ix_stores_partner_id", stores.c.partner_id, stores.c.id)
 Index("ix_stores_id_end", id_end(stores.c.id))

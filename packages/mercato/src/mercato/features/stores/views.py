@@ -20,7 +20,7 @@ from msgspec import UNSET, Struct, UnsetType, json
 from msgspec.structs import asdict
 
 from mercato.features.requests.members import UNKNOWN_MEMBER, member_hint
-from mercato.features.stores.model import Onboarding, StoreRow, fill
+from mercato.features.stores.model import Onboarding, StoreRow, fill, handling_of
 from mercato.platform.gazetteer import AddressParts, locate
 from mercato_catalog.hours import HoursChange, edges_of, next_change
 from mercato_catalog.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
@@ -33,6 +33,7 @@ from mercato_contract.stores import (
     Coordinates,
     FulfillmentMode,
     MarketfrontStore,
+    OrderHandling,
     PostalAddress,
     Store,
     StoreAvailability,
@@ -63,6 +64,8 @@ def store_of(row: StoreRow, now: datetime) -> Store:
         status=status.status,
         pause_reason=status.pause_reason,
         resume_at=status.resume_at,
+        order_handling=row.handling,
+        accept_within=row.accept_minutes if row.handling is OrderHandling.MANUAL else UNSET,
         minimum_order_amount=row.minimum_text or UNSET,
         unavailable_item_ids=row.unavailable_at(now),
         warnings=(*warnings_of(row), *unseen_warnings_of(row), *(row.unknown_members or ())),
@@ -75,9 +78,7 @@ LOCATION_UNKNOWN: Final = "LOCATION_UNKNOWN"
 TIMEZONE_ASSUMED: Final = "TIMEZONE_ASSUMED"
 WEBHOOK_URL_REFUSED: Final = "WEBHOOK_URL_REFUSED"
 ORDERS_UNSEEN: Final = "ORDERS_UNSEEN"
-ORDERS_UNSEEN_MESSAGE: Final = (
-    "Orders are accepted by the service; nobody is called: the store has no webhookUrl."
-)
+ORDERS_UNSEEN_MESSAGE: Final = "Orders are accepted by the service; nobody is called."
 
 
 def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
@@ -102,7 +103,8 @@ def unknown_members_of(request: type[Struct], pointers: Sequence[str]) -> tuple[
 
 def webhook_warnings_of(place: Onboarding | StoreRow, policy: AddressPolicy) -> tuple[PartnerWarning, ...]:
     """Return the warning about a webhookUrl that is never called: Register accepts every http(s) URI."""
-    fault = place.webhook_url and call_fault(place.webhook_url, "webhookUrl", policy)
+    is_called = handling_of(place.order_handling, place.webhook_url) is OrderHandling.WEBHOOK
+    fault = is_called and place.webhook_url and call_fault(place.webhook_url, "webhookUrl", policy)
     if not fault:
         return ()
     message = f"{fault} Change it with Update Store: it isn't called, so each order of the store fails."
@@ -110,11 +112,17 @@ def webhook_warnings_of(place: Onboarding | StoreRow, policy: AddressPolicy) -> 
 
 
 def unseen_warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
-    """Return the warning about a store without a webhookUrl, whose orders nobody is asked about."""
-    if place.webhook_url is not None:
+    """Return the warning about a store about whose orders nobody is asked."""
+    if handling_of(place.order_handling, place.webhook_url) is not OrderHandling.AUTOMATIC:
         return ()
-    message = f"{ORDERS_UNSEEN_MESSAGE} Set it with Update Store once the store is live, or read List Orders."
-    return (PartnerWarning(code=ORDERS_UNSEEN, message=message, path="/webhookUrl"),)
+    reason, path = "its orderHandling is automatic", "/orderHandling"
+    if place.webhook_url is None:
+        reason, path = "the store has no webhookUrl", "/webhookUrl"
+    message = (
+        f"{ORDERS_UNSEEN_MESSAGE.removesuffix('.')}: {reason}. Send webhookUrl, or orderHandling manual, at "
+        "registration or with Update Store; or read the orders in the feed of events."
+    )
+    return (PartnerWarning(code=ORDERS_UNSEEN, message=message, path=path),)
 
 
 def _location_unknown(address: Address, *, country_known: bool) -> PartnerWarning:

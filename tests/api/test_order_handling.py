@@ -1,0 +1,276 @@
+"""Who accepts a store's orders: its system, the service, or a person, who accepts or refuses each within its time."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import update
+from tests.api.test_feeds import COMMERCE, MARKETFRONT, follow
+from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
+from tests.catalog.documents import cafe
+from tests.service import Client, MerchantServer, Service
+
+from mercato.features.orders import by_hand
+from mercato.features.orders.privacy import erase_all
+from mercato.platform.db.tables import jobs
+from mercato_client.testing.caller import Answer
+from mercato_contract import clock
+
+STORES = "/v1/commerce/stores"
+
+
+async def handled(trading: Trade, **change: Any) -> Any:
+    reply = await trading.pos.call("PUT", f"{STORES}/{trading.store['storeId']}", change)
+    assert reply.status == 200, reply.body
+    return reply.json()
+
+
+@pytest.fixture
+async def manual(mercato: Service, shop: MerchantServer) -> Trade:
+    """A store without a webhookUrl, whose orders a person accepts."""
+    trading = await trade(mercato, shop, webhook=False)
+    await handled(trading, orderHandling="manual")
+    return trading
+
+
+async def read(trading: Trade, order: Any) -> Any:
+    return (await trading.front.get(f"{ORDERS}/{order['orderId']}")).json()
+
+
+async def cancel(trading: Trade, order: Any) -> Answer:
+    body = {"reason": "CHANGED_MIND"}
+    headers = {"Idempotency-Key": str(uuid4())}
+    return await trading.front.post(f"{ORDERS}/{order['orderId']}/cancel", body, headers=headers)
+
+
+async def end_time(trading: Trade) -> None:
+    """Let the time in which somebody may accept an order be over."""
+    async with trading.mercato.app.db.write() as tx:
+        due = update(jobs).where(jobs.c.kind == by_hand.KIND).values(run_at=clock.now(), state="ready")
+        await tx.execute(due)
+
+
+async def ended(trading: Trade, order: Any) -> Any:
+    path = f"{ORDERS}/{order['orderId']}"
+    return await trading.mercato.until(trading.front, path, lambda now: now["state"] == "cancelled")
+
+
+async def events(client: Client, path: str, count: int) -> list[Any]:
+    found, _ = await follow(client, path, count=count)
+    return [event for event in found if event["type"].startswith("order.")]
+
+
+# --- who accepts ----------------------------------------------------------------------------------
+
+
+async def test_without_a_choice_a_webhook_url_decides_who_accepts_orders(
+    mercato: Service, shop: MerchantServer
+):
+    trading = await trade(mercato, shop)
+    assert trading.store["orderHandling"] == "webhook"
+    assert "acceptWithin" not in trading.store
+    assert (await handled(trading, webhookUrl=None))["orderHandling"] == "automatic"
+
+
+async def test_a_choice_at_registration_is_the_stores(mercato: Service, shop: MerchantServer):
+    _, pos = await mercato.partner()
+    body = {
+        "partnerStoreId": "s",
+        "name": "S",
+        "address": {},
+        "catalogCallbackUrl": shop.host({}),
+        "orderHandling": "webhook",
+    }
+    refused = await pos.post("/v1/commerce/onboarding/stores", body)
+    assert (refused.status, refused.json()["errors"][0]["pointer"]) == (422, "/orderHandling")
+    store = await mercato.live(
+        pos, shop.host(cafe()), members={"orderHandling": "manual", "acceptWithin": 25}
+    )
+    assert (store["orderHandling"], store["acceptWithin"]) == ("manual", 25)
+    assert store["warnings"] == [] or all(w["code"] != "ORDERS_UNSEEN" for w in store["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"orderHandling": "fax"}, "/orderHandling"),
+        ({"acceptWithin": 0}, "/acceptWithin"),
+        ({"acceptWithin": 61}, "/acceptWithin"),
+        ({"acceptWithin": 2.5}, "/acceptWithin"),
+        ({"orderHandling": "webhook"}, "/orderHandling"),
+    ],
+)
+async def test_a_handling_that_cannot_be_is_refused_where_it_stands(
+    manual: Trade, change: dict[str, Any], pointer: str
+):
+    reply = await manual.pos.call("PUT", f"{STORES}/{manual.store['storeId']}", change)
+    assert reply.status in {400, 422}, reply.body
+    assert reply.json()["errors"][0]["pointer"] == pointer
+
+
+async def test_a_store_that_wants_its_webhook_keeps_its_url(mercato: Service, shop: MerchantServer):
+    trading = await trade(mercato, shop)
+    await handled(trading, orderHandling="webhook")
+    reply = await trading.pos.call("PUT", f"{STORES}/{trading.store['storeId']}", {"webhookUrl": None})
+    assert (reply.status, reply.json()["errors"][0]["pointer"]) == (422, "/webhookUrl")
+    both = {"webhookUrl": None, "orderHandling": None}
+    assert (await handled(trading, **both))["orderHandling"] == "automatic"
+
+
+@pytest.mark.parametrize("handling", ["automatic", "manual"])
+async def test_a_store_that_is_not_asked_is_never_called_though_it_has_a_webhook_url(
+    mercato: Service, shop: MerchantServer, handling: str
+):
+    trading = await trade(mercato, shop)
+    await handled(trading, orderHandling=handling)
+    token = await trading.token(trading.order())
+    order = await trading.placed(trading.order() | {"validatedOrderToken": token})
+    assert (order["state"], order["status"]) == ("open", "pending")
+    assert (await cancel(trading, order)).status == 200
+    assert shop.received.empty()
+
+
+# --- a person accepts -----------------------------------------------------------------------------
+
+
+async def test_an_order_waits_for_a_person_who_accepts_it_by_its_status(manual: Trade):
+    order = await manual.placed()
+    assert (order["state"], order["status"], order["partnerOrderId"]) == ("open", "pending", None)
+    ready = "2030-01-31T18:30:00.000Z"
+    change = {"status": "confirmed", "partnerOrderId": "T-65", "estimatedReadyAt": ready}
+    assert (await manual.update(order, **change)).status == 200
+    assert (await manual.update(order, **change)).status == 200
+    now = await read(manual, order)
+    assert (now["status"], now["partnerOrderId"], now["estimatedReadyAt"]) == ("confirmed", "T-65", ready)
+    await end_time(manual)
+    assert (await manual.update(order, status="preparing")).status == 200
+    assert (await read(manual, order))["state"] == "open"
+
+
+async def test_a_repeat_of_the_placement_gets_the_first_answer_whatever_the_person_decided(manual: Trade):
+    order = manual.order()
+    first = await manual.place(order, key="k-1")
+    assert first.status == 201
+    await manual.update(first.json(), state="cancelled", cancelReason="Out of dough")
+    again = await manual.place(order, key="k-1")
+    assert (again.status, again.body) == (201, first.body)
+
+
+async def test_an_order_that_a_person_refuses_is_cancelled_for_that_reason(manual: Trade):
+    order = await manual.placed()
+    assert (await manual.update(order, state="cancelled", cancelReason="Out of dough")).status == 200
+    now = await read(manual, order)
+    assert (now["state"], now["cancelReason"]) == ("cancelled", "Out of dough")
+
+
+async def test_an_order_that_nobody_accepts_in_time_is_cancelled_once(manual: Trade):
+    order = await manual.placed()
+    await end_time(manual)
+    now = await ended(manual, order)
+    assert now["cancelReason"] == "NOT_ACCEPTED"
+    late = await manual.update(order, status="confirmed")
+    assert (late.status, late.json()["errorCode"]) == (409, "ORDER_CLOSED")
+    assert "nobody accepted it in time" in late.json()["detail"]
+    assert [event["type"] for event in await events(manual.front, MARKETFRONT, 2)] == [
+        "order.created",
+        "order.updated",
+    ]
+
+
+async def test_a_storefront_cancels_at_once_what_no_person_has_accepted(manual: Trade):
+    order = await manual.placed()
+    reply = await cancel(manual, order)
+    assert (reply.status, reply.json()["state"]) == (200, "cancelled")
+    assert (await manual.update(order, status="confirmed")).status == 409
+    await end_time(manual)
+    assert (await read(manual, order))["cancelReason"] == "CHANGED_MIND"
+
+
+async def test_a_person_is_asked_before_an_accepted_order_is_cancelled(manual: Trade):
+    order = await manual.placed()
+    await manual.update(order, status="preparing")
+    asked = await cancel(manual, order)
+    assert (asked.status, asked.json()["errorCode"]) == (503, "STORE_UNREACHABLE")
+    [seen] = (await manual.pos.get(MERCHANT)).json()["orders"]
+    assert (seen["state"], seen["cancellation"]["status"]) == ("open", "requested")
+    assert (await manual.update(order, state="cancelled", cancelReason="As you wish")).status == 200
+    assert (await read(manual, order))["state"] == "cancelled"
+
+
+async def test_of_acceptance_refusal_cancellation_and_the_end_of_the_time_one_wins_and_all_agree(
+    manual: Trade,
+):
+    for _ in range(8):
+        order = await manual.placed()
+        accepted, refused, cancelled, _ = await asyncio.gather(
+            manual.update(order, status="confirmed"),
+            manual.update(order, state="cancelled", cancelReason="No"),
+            cancel(manual, order),
+            end_time(manual),
+        )
+        now = await read(manual, order)
+        if now["state"] == "open":
+            assert (accepted.status, now["status"], refused.status) == (200, "confirmed", 409)
+        elif now["cancelReason"] == "No":
+            assert refused.status == 200
+        elif now["cancelReason"] == "CHANGED_MIND":
+            # To cancel what is cancelled changes nothing, so a refusal that came later is answered with 200.
+            assert (cancelled.status, accepted.status) == (200, 409)
+        else:
+            assert now["cancelReason"] == "NOT_ACCEPTED"
+            assert accepted.status == 409
+        pulled = (await manual.pos.get(f"{MERCHANT}/{order['orderId']}")).json()
+        same = ("state", "status", "cancelReason")
+        assert [pulled[name] for name in same] == [now[name] for name in same]
+
+
+async def test_two_people_who_accept_at_once_both_see_it_accepted(manual: Trade):
+    order = await manual.placed()
+    replies = await asyncio.gather(*(manual.update(order, status="confirmed") for _ in range(6)))
+    assert {reply.status for reply in replies} == {200}
+    timeline = (await manual.front.get(f"{ORDERS}/{order['orderId']}/timeline")).json()["entries"]
+    assert [entry["type"] for entry in timeline] == ["placed", "pending", "updated"]
+
+
+# --- orders by pull -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("handling", ["automatic", "manual"])
+async def test_a_merchant_that_is_not_called_reads_its_orders_in_the_feed(
+    mercato: Service, shop: MerchantServer, handling: str
+):
+    trading = await trade(mercato, shop, webhook=False)
+    await handled(trading, orderHandling=handling)
+    order = await trading.placed()
+    created, *_ = await events(trading.pos, COMMERCE, 1)
+    as_read = (await trading.pos.get(f"{MERCHANT}/{order['orderId']}")).json()
+    assert created["type"] == "order.created"
+    assert created["data"]["orderHandling"] == handling
+    assert created["data"]["order"] == as_read
+    await trading.update(order, status="confirmed")
+    await trading.update(order, state="cancelled", cancelReason="Fire")
+    _, updated, cancelled = await events(trading.pos, COMMERCE, 3)
+    assert (updated["type"], updated["data"]["order"]["status"]) == ("order.updated", "confirmed")
+    assert (cancelled["type"], cancelled["data"]["cancelReason"]) == ("order.cancelled", "Fire")
+
+
+async def test_a_merchant_that_is_called_gets_no_event_beside_its_calls(
+    mercato: Service, shop: MerchantServer
+):
+    trading = await trade(mercato, shop)
+    order = await trading.placed()
+    await trading.update(order, status="confirmed")
+    await events(trading.front, MARKETFRONT, 2)
+    page = (await trading.pos.get(COMMERCE)).json()["events"]
+    assert [event for event in page if event["type"].startswith("order.")] == []
+
+
+async def test_an_erased_customer_is_in_no_event_of_the_merchant(manual: Trade):
+    order = await manual.placed()
+    await manual.update(order, status="confirmed")
+    await events(manual.pos, COMMERCE, 2)
+    await erase_all(manual.mercato.app.db, CUSTOMER["email"])
+    found = (await manual.pos.get(COMMERCE)).body
+    assert CUSTOMER["lastName"].encode() not in found
+    assert b'"status":"confirmed"' in found
