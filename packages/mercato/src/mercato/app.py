@@ -44,6 +44,7 @@ from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
 from mercato.features.stores.catalogs import CatalogBodies, IdMappings, MenuPlaces
 from mercato.features.stores.events import StoreEvents
+from mercato.features.stores.menu_index import MenuIndexes
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.places import TimezoneLookup
 from mercato.features.stores.search import StoreReindex
@@ -337,6 +338,7 @@ def build(
         compiled=compiled,
         bodies=bodies,
         places=MenuPlaces(bodies, compiled),
+        menu_indexes=MenuIndexes(bodies, compiled),
         menus=menus,
         onboardings=Onboardings(db, now, clock.new_id, vault, outbound.policy),
         stores=Stores(

@@ -25,6 +25,7 @@ from mercato.features.partners.vault import Vault
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
 from mercato.features.stores.catalogs import CatalogBodies, MenuPlaces
+from mercato.features.stores.menu_index import MenuIndexes
 from mercato.features.stores.onboarding import Onboardings
 from mercato.features.stores.service import Stores
 from mercato.features.webhooks.endpoints import WebhookEndpoints
@@ -85,6 +86,7 @@ class Services(Core):
     compiled: CompiledCatalogs
     bodies: CatalogBodies
     places: MenuPlaces
+    menu_indexes: MenuIndexes
     menus: Menus
     onboardings: Onboardings
     stores: Stores

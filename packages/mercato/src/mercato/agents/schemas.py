@@ -9,10 +9,7 @@ from mercato_contract.wire import Wire
 
 _REF: Final = "#/$defs/{name}"
 
-REFUSED: Final[dict[str, Any]] = {
-    "properties": {"errorCode": {"type": "string"}, "detail": {"type": "string"}},
-    "required": ["errorCode"],
-}
+REFUSED: Final[dict[str, Any]] = {"required": ["errorCode"]}
 """What a result has if the tool refused: the problem, as the API answers it."""
 
 
@@ -29,55 +26,89 @@ def output_schema(kind: type[Wire]) -> dict[str, Any]:
     return {"type": "object", "anyOf": [schema, REFUSED], **definitions}
 
 
+_OF_RESULT: Final = ("type", "enum", "additionalProperties")
+_OF_INPUT: Final = (
+    *_OF_RESULT,
+    "description",
+    "format",
+    "pattern",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minItems",
+    "maxItems",
+)
+"""The keywords that are written, beside those that contain schemas."""
+
+
 class _Writer:
     """Writes one type. Other types stand where they are used; one that contains itself is a definition."""
 
     def __init__(self, kind: type[Struct], *, is_input: bool) -> None:
         (root,), self._parts = msgspec.json.schema_components((kind,), ref_template=_REF)
         self._is_input = is_input
-        self._recursive: dict[str, Any] = {}
-        self.schema = self._written(root, ())
-        if self._recursive:
-            self.schema["$defs"] = self._recursive
+        self._recursive = {name for name in self._parts if name in self._below(name)}
+        self._definitions: dict[str, Any] = {}
+        self.schema = self._written(root)
+        if self._definitions:
+            self.schema["$defs"] = self._definitions
 
-    def _written(self, schema: dict[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
+    def _below(self, name: str) -> set[str]:
+        """Return the types that a type contains, at any depth."""
+        found: set[str] = set()
+        waiting: list[Any] = [self._parts[name]]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, dict):
+                inner = str(part.get("$ref", "")).rpartition("/")[2]
+                if inner and inner not in found:
+                    found.add(inner)
+                    waiting.append(self._parts[inner])
+                waiting += part.values()
+            elif isinstance(part, list):
+                waiting += part
+        return found
+
+    def _written(self, schema: dict[str, Any]) -> dict[str, Any]:
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
-            if name in above:
-                if name not in self._recursive:
-                    self._recursive[name] = {}
-                    self._recursive[name] = self._written(self._parts[name], (name,))
-                return schema
-            own = {"description": schema["description"]} if "description" in schema and self._is_input else {}
-            return self._written(self._parts[name], (*above, name)) | own
-        if "anyOf" in schema:
-            return self._choice(schema, above)
-        return self._plain(schema, above)
+            if name not in self._recursive:
+                return self._written(self._parts[name]) | self._words(schema)
+            if name not in self._definitions:
+                self._definitions[name] = {}
+                self._definitions[name] = self._written(self._parts[name])
+            return {"$ref": schema["$ref"]}
+        return self._choice(schema) if "anyOf" in schema else self._plain(schema)
 
-    def _choice(self, schema: dict[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
-        options = [self._written(option, above) for option in schema["anyOf"]]
+    def _words(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the description of an argument. Results explain themselves by their names."""
+        return {"description": schema["description"]} if self._is_input and "description" in schema else {}
+
+    def _choice(self, schema: dict[str, Any]) -> dict[str, Any]:
+        options = [self._written(option) for option in schema["anyOf"]]
         if self._is_input:
             # Null is the same as absent, which is what an agent should send.
             options = [option for option in options if option != {"type": "null"}]
-        words = {"description": schema["description"]} if "description" in schema and self._is_input else {}
         if len(options) == 1:
-            return options[0] | words
+            return options[0] | self._words(schema)
         if all(option.keys() == {"type"} for option in options):
-            return {"type": [option["type"] for option in options]} | words
-        return {"anyOf": options} | words
+            return {"type": [option["type"] for option in options]} | self._words(schema)
+        return {"anyOf": options} | self._words(schema)
 
-    def _plain(self, schema: dict[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
-        out = {name: value for name, value in schema.items() if name not in {"title", "default", "examples"}}
-        if "description" in out and (not self._is_input or "properties" in out):
-            del out["description"]
+    def _plain(self, schema: dict[str, Any]) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            name: schema[name] for name in (_OF_INPUT if self._is_input else _OF_RESULT) if name in schema
+        }
         if "enum" in out:
-            out = {"type": "string", **out}
-        if "items" in out:
-            out["items"] = self._written(out["items"], above)
-        if "properties" in out:
-            out["properties"] = {name: self._written(part, above) for name, part in out["properties"].items()}
-            if not out.get("required"):
-                out.pop("required", None)
+            out = {"type": "string"} | out
+        if "items" in schema:
+            out["items"] = self._written(schema["items"])
+        if "properties" in schema:
+            out.pop("description", None)
+            out["properties"] = {name: self._written(part) for name, part in schema["properties"].items()}
+            if schema.get("required"):
+                out["required"] = schema["required"]
             if self._is_input:
                 out["additionalProperties"] = False
         return out

@@ -43,9 +43,11 @@ class FindStores(Wire):
         ]
         | None
     ) = None
-    near: Annotated[Near, Meta(description="Where the customer is. Nearest stores come first.")] | None = None
+    near: Annotated[Near | None, Meta(description="Where the customer is: nearest stores first")] = None
     radius: Annotated[Metres, Meta(description="Metres around near; 25000 by default")] | None = None
-    fulfillment: FulfillmentMode | None = None
+    fulfillment: Annotated[FulfillmentMode | None, Meta(description="Pickup, or delivery by the store")] = (
+        None
+    )
     open_now: Annotated[bool, Meta(description="Only stores that take orders now")] | None = None
     limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description=f"{LIMIT} by default")] | None = None
     offset: (

@@ -1,0 +1,168 @@
+"""What agents read of menus: sections with their items, names to search, descriptions. A set never changes."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from mercato.features.catalogs.queries import CompiledCatalogs
+from mercato.features.stores.catalogs import IDENTITY, CatalogBodies, places_of
+from mercato.platform.cache import Cache
+from mercato_catalog.model import CompiledCatalog, CompiledItem, Key, Menu
+from mercato_catalog.words import key_of, keys_of
+from mercato_contract.wire import Wire
+
+MAX_KEPT: Final = 32_000_000
+"""Characters of names and descriptions that are kept of all sets together. One set is always kept."""
+
+MAX_DESCRIPTION: Final = 400
+"""Characters that are kept of a description: more than anybody is shown."""
+
+ITEM_SIZE: Final = 200
+"""What an item weighs beside its texts."""
+
+_SEPARATOR: Final = " > "
+
+
+class Section(Struct, frozen=True):
+    """A section, with the items that it sells. `name` includes those that it is in. `hours` is None for always."""
+
+    name: str
+    hours: str | None
+    items: Sequence[Key]
+
+
+class MenuIndex(Struct, frozen=True):
+    """The items of a menu that are sold by themselves, in the menu's order, with the first section of each.
+
+    `names` are in the normal form of the search; `uses` counts the items with each of them.
+    """
+
+    sections: Sequence[Section]
+    places: Mapping[Key, int]
+    names: Mapping[Key, str]
+    uses: Mapping[str, int]
+    descriptions: Mapping[Key, str]
+
+    def section_of(self, key: Key) -> str:
+        """Return the name of an item's first section, an empty one if it is in none."""
+        place = self.places.get(key)
+        return "" if place is None else self.sections[place].name
+
+    def is_unique(self, key: Key) -> bool:
+        """Return whether no other item has the same name."""
+        return self.uses.get(self.names.get(key, ""), 0) == 1
+
+    def find_sections(self, text: str) -> list[Section]:
+        """Return the sections of this name: by the whole of it, else by its last part."""
+        wanted = key_of(text)
+        if text.endswith("…"):  # it was cut where it was shown
+            return [section for section in self.sections if key_of(section.name).startswith(wanted)]
+        whole = [section for section in self.sections if key_of(section.name) == wanted]
+        return whole or [
+            section for section in self.sections if key_of(section.name.rpartition(_SEPARATOR)[2]) == wanted
+        ]
+
+    def find_named(self, text: str) -> list[Key]:
+        """Return the items of this name."""
+        wanted = key_of(text)
+        return [key for key, name in self.names.items() if name == wanted] if wanted else []
+
+    def search(self, query: str) -> list[Key]:
+        """Return the items whose names, or else descriptions, have every word: first those with words that begin so."""
+        words = key_of(query).split()
+        if not words:
+            return []
+        begin = [f" {word}" for word in words]
+        first: list[Key] = []
+        others: list[Key] = []
+        for key, name in self.names.items():
+            if all(word in name for word in words):
+                padded = f" {name}"
+                (first if all(word in padded for word in begin) else others).append(key)
+        return [*first, *others] or list(self._described(query))
+
+    def _described(self, query: str) -> Iterator[Key]:
+        words = query.casefold().split()
+        for key in self.names:
+            text = self.descriptions.get(key)
+            if text is not None and all(word in text.casefold() for word in words):
+                yield key
+
+
+class MenuIndexes:
+    """The indexes of the menus that were read last."""
+
+    def __init__(
+        self, bodies: CatalogBodies, compiled: CompiledCatalogs, *, max_kept: int = MAX_KEPT
+    ) -> None:
+        self._bodies = bodies
+        self._compiled = compiled
+        self._cache = Cache[int, MenuIndex](capacity=max_kept, weigh=_size)
+
+    async def get(self, set_id: UUID) -> MenuIndex:
+        """Return the index of a live store's set. Raises CatalogSetNotFound."""
+        found = await self._cache.get(set_id.int, self._read, set_id)
+        assert found is not None
+        return found
+
+    async def _read(self, set_id: UUID) -> MenuIndex:
+        catalog = await self._compiled.get(set_id)
+        body = await self._bodies.get(set_id, IDENTITY)
+        # A menu of several megabytes takes longer than a request may hold up others.
+        return await asyncio.to_thread(index_of, body.content, catalog)
+
+
+def _size(index: MenuIndex) -> int:
+    texts = sum(map(len, index.names.values())) + sum(map(len, index.descriptions.values()))
+    return texts + ITEM_SIZE * (len(index.names) + sum(len(section.items) for section in index.sections))
+
+
+class _Item(Wire):
+    description: str | None = None
+
+
+class _Document(Menu, kw_only=True):
+    items: dict[UUID, _Item]
+
+
+def index_of(body: bytes, catalog: CompiledCatalog) -> MenuIndex:
+    """Return the index of a served document, whose compiled form is `catalog`."""
+    document = msgspec.json.decode(body, type=_Document)
+    sections = list(_sections(document, catalog))
+    places: dict[Key, int] = {}
+    for number, section in enumerate(sections):
+        for key in section.items:
+            places.setdefault(key, number)
+    sold = list(places)
+    names = dict(zip(sold, keys_of([catalog.items[key].name for key in sold]), strict=True))
+    return MenuIndex(
+        sections=sections,
+        places=places,
+        names=names,
+        uses=Counter(names.values()),
+        descriptions={
+            item_id.int: item.description[:MAX_DESCRIPTION]
+            for item_id, item in document.items.items()
+            if item.description
+        },
+    )
+
+
+def _sections(menu: Menu, catalog: CompiledCatalog) -> Iterator[Section]:
+    """Yield the sections that sell something. The name of the only catalog says nothing."""
+    is_only = len(menu.catalogs) <= 1
+    for place in places_of(menu, catalog):
+        items = [key for key in place.items if is_sold_alone(catalog.items[key], catalog)]
+        if items:
+            path = place.path[1:] if is_only and len(place.path) > 1 else place.path
+            yield Section(_SEPARATOR.join(path), None if place.note == "always" else place.note, items)
+
+
+def is_sold_alone(item: CompiledItem, catalog: CompiledCatalog) -> bool:
+    """Return whether the item has a price, and can be bought by itself at some time."""
+    return item.price is not None and catalog.reaches[item.reach] != 0
