@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import update
 from tests.api.test_feeds import COMMERCE, MARKETFRONT, follow
-from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
+from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.catalog.documents import cafe
 from tests.service import Client, MerchantServer, Service
 
@@ -274,3 +274,115 @@ async def test_an_erased_customer_is_in_no_event_of_the_merchant(manual: Trade):
     found = (await manual.pos.get(COMMERCE)).body
     assert CUSTOMER["lastName"].encode() not in found
     assert b'"status":"confirmed"' in found
+
+
+# --- taxes and fees -------------------------------------------------------------------------------
+
+DELIVERED = {
+    "mode": "DELIVERY_BY_MERCHANT",
+    "scheduleType": "ASAP",
+    "deliveryType": "DOOR_TO_DOOR",
+    "address": ADDRESS,
+}
+CHARGES = [
+    {"kind": "fee", "name": "Delivery", "amount": "2.50", "mode": "DELIVERY_BY_MERCHANT"},
+    {"kind": "tax", "name": "Sales tax", "rate": "8.875"},
+    {"kind": "tax", "name": "VAT", "rate": "7", "included": True, "appliesTo": "all"},
+]
+
+
+@pytest.mark.parametrize("with_token", [True, False])
+async def test_a_store_that_is_not_called_charges_its_own_taxes_and_fees(manual: Trade, with_token: bool):
+    store = await handled(manual, charges=CHARGES)
+    assert [charge["name"] for charge in store["charges"]] == ["Delivery", "Sales tax", "VAT"]
+    order = manual.order(fulfillment=DELIVERED)
+    if with_token:
+        said = await manual.validate(order)
+        assert said["order"]["amounts"]["total"] == "8.81"
+        order |= {"validatedOrderToken": said["validatedOrderToken"]}
+        # What is quoted is what is paid: the token binds it.
+        await handled(manual, charges=None)
+    amounts = (await manual.placed(order))["amounts"]
+    assert (amounts["subTotal"], amounts["fees"], amounts["taxes"], amounts["total"]) == (
+        "5.80",
+        "2.50",
+        "0.51",
+        "8.81",
+    )
+    assert amounts["feesDescription"] == [{"amount": "2.50", "description": "Delivery"}]
+    assert amounts["taxesDescription"] == [
+        {"amount": "0.51", "description": "Sales tax"},
+        {"amount": "0.00", "description": "VAT: 0.54 USD included"},
+    ]
+
+
+async def test_a_total_without_the_stores_charges_is_refused(manual: Trade):
+    await handled(manual, charges=[{"kind": "fee", "name": "Service", "rate": "10"}])
+    refused = await manual.place(manual.order(amounts={"total": "5.80"}))
+    assert (refused.status, refused.json()["errorCode"]) == (400, "ORDER_TOTAL_DIFFERENT")
+    assert (await manual.place(manual.order(amounts={"total": "6.38"}))).status == 201
+
+
+@pytest.mark.parametrize(
+    ("charge", "at"),
+    [
+        ({"kind": "tax", "name": "T"}, ""),
+        ({"kind": "tax", "name": "T", "rate": "1", "amount": "1"}, ""),
+        ({"kind": "tax", "name": "T", "rate": "0"}, "/rate"),
+        ({"kind": "tax", "name": "T", "rate": "-1"}, "/rate"),
+        ({"kind": "tax", "name": "T", "rate": "100.1"}, "/rate"),
+        ({"kind": "tax", "name": "T", "rate": "1.00001"}, "/rate"),
+        ({"kind": "tax", "name": "T", "rate": "7 %"}, "/rate"),
+        ({"kind": "tax", "name": "T", "rate": 7}, "/rate"),
+        ({"kind": "fee", "name": "F", "amount": "-1"}, "/amount"),
+        ({"kind": "fee", "name": "F", "amount": "1.005"}, "/amount"),
+        ({"kind": "fee", "name": "F", "rate": "5", "included": True}, "/included"),
+        ({"kind": "tip", "name": "F", "rate": "5"}, "/kind"),
+        ({"kind": "fee", "name": " ", "rate": "5"}, "/name"),
+        ({"kind": "fee", "name": "F\nG", "rate": "5"}, "/name"),
+        ({"kind": "fee", "name": "F", "rate": "5", "appliesTo": "tip"}, "/appliesTo"),
+        ({"kind": "fee", "name": "F", "rate": "5", "mode": "DRONE"}, "/mode"),
+    ],
+)
+async def test_a_charge_that_cannot_be_computed_is_refused_where_it_stands(
+    manual: Trade, charge: dict[str, Any], at: str
+):
+    path = f"{STORES}/{manual.store['storeId']}"
+    reply = await manual.pos.call("PUT", path, {"charges": [CHARGES[0], charge]})
+    assert reply.status in {400, 422}, reply.body
+    assert [error["pointer"] for error in reply.json()["errors"]] == [f"/charges/1{at}"]
+
+
+async def test_charges_are_at_most_ten(manual: Trade):
+    path = f"{STORES}/{manual.store['storeId']}"
+    assert (await manual.pos.call("PUT", path, {"charges": [CHARGES[0]] * 10})).status == 200
+    assert (await manual.pos.call("PUT", path, {"charges": [CHARGES[0]] * 11})).status in {400, 422}
+
+
+async def test_a_store_that_is_called_sets_its_amounts_itself(mercato: Service, shop: MerchantServer):
+    trading = await trade(mercato, shop)
+    path = f"{STORES}/{trading.store['storeId']}"
+    reply = await trading.pos.call("PUT", path, {"charges": CHARGES})
+    assert (reply.status, reply.json()["errors"][0]["pointer"]) == (422, "/charges")
+    await handled(trading, charges=CHARGES, orderHandling="automatic")
+    assert (await trading.placed())["amounts"]["taxes"] == "0.51"
+    await handled(trading, orderHandling="webhook")
+    assert (await trading.placed())["amounts"]["taxes"] == "0.00"
+
+
+async def test_an_amount_is_not_charged_in_another_currency_than_it_was_set_in(
+    manual: Trade, shop: MerchantServer
+):
+    fees = [
+        {"kind": "fee", "name": "Bag", "amount": "0.10"},
+        {"kind": "fee", "name": "Service", "rate": "10"},
+    ]
+    await handled(manual, charges=fees)
+    store_id = manual.store["storeId"]
+    run = await manual.mercato.run(
+        manual.pos, store_id, shop.host(cafe() | {"currency": "EUR"}, "/euro.json")
+    )
+    assert run["status"] == "succeeded", run
+    manual.store = (await manual.pos.get(f"{STORES}/{store_id}")).json()
+    amounts = (await manual.placed())["amounts"]
+    assert amounts["feesDescription"] == [{"amount": "0.58", "description": "Service"}]

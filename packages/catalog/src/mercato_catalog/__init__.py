@@ -2,6 +2,7 @@
 
 from mercato_catalog.carts.ordering import Resolution
 from mercato_catalog.catalog import Availability, Catalog, InvalidDocument, build, validate
+from mercato_catalog.charges import apply_charges
 from mercato_catalog.model import Finding
 from mercato_catalog.validation.findings import Findings, Rule
 
@@ -13,6 +14,7 @@ __all__ = [
     "InvalidDocument",
     "Resolution",
     "Rule",
+    "apply_charges",
     "build",
     "validate",
 ]

@@ -120,6 +120,12 @@ class DeliveryFulfillment(Wire, tag_field="mode", tag=FulfillmentMode.DELIVERY_B
 Fulfillment = PickupFulfillment | DeliveryFulfillment
 
 
+def mode_of(fulfillment: Fulfillment) -> FulfillmentMode:
+    """Return how the order reaches its customer."""
+    is_delivery = isinstance(fulfillment, DeliveryFulfillment)
+    return FulfillmentMode.DELIVERY_BY_MERCHANT if is_delivery else FulfillmentMode.PICKUP
+
+
 def _schedule_fault(sent: Mapping[str, object]) -> Objection | None:
     if sent.get("scheduleType") != ScheduleType.SCHEDULED.value or sent.get("scheduledTime") is not None:
         return None

@@ -11,7 +11,7 @@ from zoneinfo import available_timezones
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato_contract.catalogs import AvailabilityWindow, CatalogFault, PartnerWarning
-from mercato_contract.money import decimal_fault, is_negative
+from mercato_contract.money import MoneyError, decimal_fault, decimal_to_minor, is_negative
 from mercato_contract.pages import MAX_UPDATES
 from mercato_contract.problems import ProblemDetail
 from mercato_contract.texts import name_fault
@@ -311,6 +311,86 @@ class OnboardingPage(Wire):
     next_cursor: str | None
 
 
+class FulfillmentMode(StrEnum):
+    """How an order reaches its customer."""
+
+    PICKUP = "PICKUP"
+    DELIVERY_BY_MERCHANT = "DELIVERY_BY_MERCHANT"
+
+
+class ChargeKind(StrEnum):
+    """Which of the order's amounts a charge fills: `taxes` or `fees`."""
+
+    TAX = "tax"
+    FEE = "fee"
+
+
+class ChargeBase(StrEnum):
+    """What a rate is of: the order's items alone, or its items with its fees."""
+
+    ITEMS = "items"
+    ALL = "all"
+
+
+RATE_SCALE: Final = 4
+"""Decimals of a rate: 8.875 is one of three."""
+
+MAX_CHARGES: Final = 10
+
+
+class Charge(Wire, kw_only=True):
+    """A tax or a fee that the service adds to each order of a store, by a `rate` in percent or as a fixed `amount`."""
+
+    kind: ChargeKind
+    name: Annotated[str, Meta(min_length=1, max_length=120, description="What the customer reads.")]
+    rate: (
+        Annotated[str, Meta(max_length=16, description="Percent, as a decimal: `7`, `8.875`. At most 100.")]
+        | None
+    ) = None
+    amount: Annotated[str, Meta(max_length=40, description="In the store's currency.")] | None = None
+    included: Annotated[
+        bool, Meta(description="Of a tax: the prices contain it already. It is shown and not added.")
+    ] = False
+    applies_to: Annotated[
+        ChargeBase,
+        Meta(description="Of a rate. `all`: also on the fees; of a fee, on those before it."),
+    ] = ChargeBase.ITEMS
+    mode: (
+        Annotated[
+            FulfillmentMode, Meta(description="Only for orders that are handed over so; null: for all.")
+        ]
+        | None
+    ) = None
+
+
+def charge_fault(sent: Mapping[str, object]) -> Objection | None:
+    """Return what is wrong with a charge as it was sent, or None."""
+    rate, amount, name = sent.get("rate"), sent.get("amount"), sent.get("name")
+    if isinstance(name, str) and (not name.strip() or not name.isprintable()):
+        return Objection("name must be on one line, without control characters.", below="/name")
+    if (rate is None) is (amount is None):
+        return Objection("A charge has either a rate or an amount.")
+    if isinstance(rate, str) and (fault := _rate_fault(rate)) is not None:
+        return Objection(fault, below="/rate")
+    if isinstance(amount, str):
+        fault = decimal_fault(amount) or ("it must not be negative." if is_negative(amount) else None)
+        if fault is not None:
+            return Objection(f"amount: {fault}", below="/amount")
+    if sent.get("included") is True and sent.get("kind") != ChargeKind.TAX:
+        return Objection("Only a tax can be included: the prices contain no fee.", below="/included")
+    return None
+
+
+def _rate_fault(text: str) -> str | None:
+    try:
+        rate = decimal_to_minor(text, RATE_SCALE)
+    except MoneyError as fault:
+        return f"rate {fault}"
+    if not 0 < rate <= 100 * 10**RATE_SCALE:
+        return "rate must be a percent above 0, and at most 100."
+    return None
+
+
 class Store(Wire, kw_only=True):
     """A store as its merchant sees it."""
 
@@ -330,6 +410,7 @@ class Store(Wire, kw_only=True):
     webhook_url: AnsweredUri | UnsetType = UNSET
     order_handling: Annotated[OrderHandling, Meta(description="Who accepts its orders now.")]
     accept_within: Annotated[int, Meta(description="Minutes; only with `manual`.")] | UnsetType = UNSET
+    charges: tuple[Charge, ...] = ()
     minimum_order_amount: str | UnsetType = UNSET
     delivery_allowed: bool
     pickup_allowed: bool
@@ -381,13 +462,14 @@ class StoreUpdate(Wire):
     webhook_token: Annotated[WebhookToken, Meta(description=_AT_UPDATE)] | UnsetType | None = UNSET
     order_handling: HandlingChoice | UnsetType | None = UNSET
     accept_within: AcceptWithin | UnsetType | None = UNSET
-
-
-class FulfillmentMode(StrEnum):
-    """How an order reaches its customer."""
-
-    PICKUP = "PICKUP"
-    DELIVERY_BY_MERCHANT = "DELIVERY_BY_MERCHANT"
+    charges: (
+        Annotated[
+            list[Annotated[Charge, Meta(extra=validator(charge_fault))]],
+            Meta(max_length=MAX_CHARGES, description="They replace those before."),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
 
 
 class PostalAddress(Wire):

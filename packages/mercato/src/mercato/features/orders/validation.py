@@ -27,7 +27,8 @@ from mercato.features.webhooks.deliveries import CallRecord, record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.db.engine import Database
-from mercato_contract.amounts import Sums, wire
+from mercato_catalog.charges import apply_charges
+from mercato_contract.amounts import Sums, fits, wire
 from mercato_contract.carts import CartModifierGroup, LineItem
 from mercato_contract.clock import Clock, MakeId
 from mercato_contract.events import SUFFIXES, EventType, OrderValidateData, WebhookOrder, envelope
@@ -37,8 +38,9 @@ from mercato_contract.placements import (
     OrderCore,
     PlaceOrderRequest,
     ValidateOrderResponse,
+    mode_of,
 )
-from mercato_contract.problems import OrderError
+from mercato_contract.problems import OTHER, OrderError
 from mercato_contract.replies import Quote, Rejection, ReplyParser, quote, read_validate
 from mercato_contract.signing import hmac_sha256, target
 from mercato_contract.webhooks import DeliveryStatus
@@ -306,7 +308,7 @@ class Validations(Struct, frozen=True):
         assert sums is not None, "an order without a price has errors"
         url = store.orders_url
         if url is None:
-            return Quote(sums, None)
+            return _charged(check, sums)
         call = StoreCall(
             store_id=store.id,
             partner_id=store.partner_id,
@@ -374,3 +376,15 @@ def validate_body(
         ),
     )
     return envelope(EventType.ORDER_VALIDATE, occurred_at=now, data=data)
+
+
+def _charged(check: OrderCheck, sums: Sums) -> Quote | Rejection:
+    """Return the sums with the store's own taxes and fees, as a store that is called would answer."""
+    charges = check.store.charges_in_force
+    if not charges:
+        return Quote(sums, None)
+    charged = apply_charges(sums, charges, mode=mode_of(check.fulfillment))
+    if fits(charged.total):
+        return Quote(charged, None)
+    message = "The order's total is out of range with the store's taxes and fees. Order less at a time."
+    return Rejection((OrderError(code=OTHER, message=message, pointer="/cart/lineItems"),))

@@ -16,6 +16,7 @@ from mercato_contract.refusals import Problem
 from mercato_contract.stores import (
     ACCEPT_WITHIN,
     Address,
+    Charge,
     OnboardingState,
     OrderHandling,
 )
@@ -27,6 +28,13 @@ class SoldOut(Struct, frozen=True):
 
     item_id: UUID
     until: datetime | None
+
+
+class StoredCharges(Struct, frozen=True):
+    """The taxes and fees of a store. Their amounts are in the currency that its catalog had when they were set."""
+
+    currency: str
+    charges: tuple[Charge, ...]
 
 
 _Shape = TypeVar("_Shape", bound=Struct)
@@ -149,6 +157,15 @@ class StoreRow(Struct, frozen=True):
     unknown_members: tuple[PartnerWarning, ...] | None = None
     order_handling: OrderHandling | None = None
     accept_within: int | None = None
+    charges: StoredCharges | None = None
+
+    @property
+    def charges_in_force(self) -> tuple[Charge, ...]:
+        """What is added to an order: amounts of another currency than its catalog has now aren't."""
+        if self.charges is None or self.orders_url is not None:
+            return ()
+        same = self.charges.currency == self.currency
+        return tuple(charge for charge in self.charges.charges if same or charge.amount is None)
 
     @property
     def handling(self) -> OrderHandling:
@@ -214,6 +231,7 @@ class StoreChange(Struct, frozen=True, kw_only=True):
     unknown_members: tuple[PartnerWarning, ...] | UnsetType | None = UNSET
     order_handling: OrderHandling | UnsetType | None = UNSET
     accept_within: int | UnsetType | None = UNSET
+    charges: StoredCharges | UnsetType | None = UNSET
 
     @property
     def members(self) -> list[str]:

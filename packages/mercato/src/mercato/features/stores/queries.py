@@ -36,7 +36,14 @@ from mercato.features.catalogs.tables import (
 from mercato.features.catalogs.tables import catalog_owners as owners
 from mercato.features.catalogs.tables import catalog_sets as sets
 from mercato.features.partners.tables import partners
-from mercato.features.stores.model import Onboarding, OnboardingChange, SoldOut, StoreChange, StoreRow
+from mercato.features.stores.model import (
+    Onboarding,
+    OnboardingChange,
+    SoldOut,
+    StoreChange,
+    StoredCharges,
+    StoreRow,
+)
 from mercato.features.stores.tables import onboardings, sold_out_items, stores
 from mercato.features.webhooks.tables import failing_stores
 from mercato.platform.db.engine import Read, Write
@@ -49,7 +56,8 @@ from mercato_contract.wire import as_json
 _address: Final = msgspec.json.Decoder(Address)
 _words: Final = msgspec.json.Decoder(tuple[str, ...])
 _warnings: Final = msgspec.json.Decoder(tuple[PartnerWarning, ...])
-_TEXTS: Final = frozenset({"address", "categories", "unknown_members"})
+_charges: Final = msgspec.json.Decoder(StoredCharges)
+_TEXTS: Final = frozenset({"address", "categories", "unknown_members", "charges"})
 """Columns with JSON."""
 
 # --- stores ---------------------------------------------------------------------------------------
@@ -383,6 +391,8 @@ def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:
     values = _values(row)
     values["categories"] = _words.decode(values["categories"])
     values["catalog_set_id"] = values.pop("current_set_id")
+    if values["charges"] is not None:
+        values["charges"] = _charges.decode(values["charges"])
     return StoreRow(**values, sold_out=sold_out)
 
 

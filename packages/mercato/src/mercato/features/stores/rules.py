@@ -1,5 +1,6 @@
 """What a request changes of a store, or all its faults, without database or network."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from types import NoneType
 from typing import Annotated, Final, get_args
@@ -8,7 +9,7 @@ from uuid import UUID, uuid5
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, structs
 
-from mercato.features.stores.model import SoldOut, StoreChange, StoreRow
+from mercato.features.stores.model import SoldOut, StoreChange, StoredCharges, StoreRow, handling_of
 from mercato.platform.gazetteer import Location
 from mercato_catalog.model import CompiledCatalog
 from mercato_contract.decoding.checks import refuse, uri_fault
@@ -28,6 +29,7 @@ from mercato_contract.stores import (
     StoreStatusUpdate,
     StoreStatusValue,
     StoreUpdate,
+    charge_fault,
     item_name_fault,
     timezone_fault,
     webhook_token_fault,
@@ -104,6 +106,7 @@ _CLEARABLE: Final = {field.name for field in structs.fields(StoreChange) if None
 _COPIED: Final = {*StoreUpdate.__struct_fields__} & {*StoreChange.__struct_fields__} - {
     "address",
     "minimum_order_amount",
+    "charges",
 }
 """Members that are stored as they are sent."""
 
@@ -118,6 +121,7 @@ def change_of(request: StoreUpdate, row: StoreRow, *, found: Location, policy: A
         *_update_faults(request, row, policy),
         ("/webhookToken", token_fault(request.webhook_token, url)),
         _handling_fault(request, row, url),
+        *_charge_faults(request, row, url),
     ]
     refuse(faults)
     sent = {name: getattr(request, name) for name in _COPIED}
@@ -134,6 +138,9 @@ def change_of(request: StoreUpdate, row: StoreRow, *, found: Location, policy: A
     elif text is not UNSET:
         amount = to_minor(text, row.currency)
         change = structs.replace(change, minimum_order_amount=amount, minimum_order_currency=row.currency)
+    if request.charges is not UNSET:
+        charges = StoredCharges(row.currency, tuple(request.charges)) if request.charges else None
+        change = structs.replace(change, charges=charges)
     return change
 
 
@@ -174,6 +181,29 @@ def _handling_fault(request: StoreUpdate, row: StoreRow, url: str | None) -> tup
     if sent is not UNSET:
         return "/orderHandling", handling_fault(sent, url)
     return "/webhookUrl", handling_fault(row.order_handling, url)
+
+
+_CHARGES_UNUSED: Final = (
+    "charges are for stores that aren't called: this store's system sets taxes and fees in its answers. Leave them "
+    "out, or choose orderHandling manual or automatic."
+)
+
+
+def _charge_faults(request: StoreUpdate, row: StoreRow, url: str | None) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with charges that were decoded without a fault."""
+    sent = request.charges or []
+    chosen = row.order_handling if request.order_handling is UNSET else request.order_handling
+    if sent and handling_of(chosen, url) is OrderHandling.WEBHOOK:
+        yield "/charges", _CHARGES_UNUSED
+    for index, charge in enumerate(sent):
+        fault = charge_fault(msgspec.to_builtins(charge))
+        if fault is not None:
+            yield f"/charges/{index}{fault.below}", fault.message
+        elif charge.amount is not None:
+            try:
+                to_minor(charge.amount, row.currency)
+            except MoneyError as error:
+                yield f"/charges/{index}/amount", f"amount: {error}"
 
 
 def _update_faults(

@@ -54,7 +54,7 @@ from mercato_contract.wire import parse_instant
 from mercato_outbound.document import NewDocument
 from mercato_outbound.guard import AddressPolicy, origin_of
 
-_UNSEEN: Final = {"webhook_url", "timezone_given", "order_handling", "accept_within"}
+_UNSEEN: Final = {"webhook_url", "timezone_given", "order_handling", "accept_within", "charges"}
 """Members of a store that storefronts don't see."""
 
 

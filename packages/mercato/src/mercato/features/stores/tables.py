@@ -80,6 +80,8 @@ stores = Table(
     # The two of its registration.
     Column("order_handling", Text),
     Column("accept_within", Integer),
+    # Its taxes and fees, as `StoredCharges`; NULL if there are none.
+    Column("charges", Text),
 )
 Index("ix_stores_partner_id", stores.c.partner_id, stores.c.id)
 Index("ix_stores_id_end", id_end(stores.c.id))

@@ -66,6 +66,7 @@ def store_of(row: StoreRow, now: datetime) -> Store:
         resume_at=status.resume_at,
         order_handling=row.handling,
         accept_within=row.accept_minutes if row.handling is OrderHandling.MANUAL else UNSET,
+        charges=() if row.charges is None else row.charges.charges,
         minimum_order_amount=row.minimum_text or UNSET,
         unavailable_item_ids=row.unavailable_at(now),
         warnings=(*warnings_of(row), *unseen_warnings_of(row), *(row.unknown_members or ())),
