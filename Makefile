@@ -5,8 +5,8 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$python && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
-# The distributions: the contract; the rules, the client and guarded calls (which need it); the service (which needs all).
-PACKAGES := packages/contract packages/catalog packages/client packages/outbound packages/mercato
+# The distributions: the contract; the rules, the client and guarded calls (which need it); the tools, and the service.
+PACKAGES := packages/contract packages/catalog packages/client packages/outbound packages/tools packages/mercato
 PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 # Two more than there are processors: many tests wait for a process, a webhook or a lease.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
@@ -31,6 +31,8 @@ $(VENV)/.run: $(PACKAGES:=/pyproject.toml) pyproject.toml requirements.lock
 	sed -n '/^pip==/,/[^\\]$$/p' requirements.lock > $(VENV)/pip.txt
 	$(PIP) install --require-hashes --requirement $(VENV)/pip.txt
 	$(LOCKED) --group build
+	@# The command of an earlier version would be removed with it, after the tools have installed theirs.
+	test ! -e $(BIN)/mercato || $(PIP) uninstall --yes mercato
 	$(PIP) install --no-deps --no-build-isolation $(addprefix --editable ,$(PACKAGES))
 	$(LOCKED) mercato
 	$(BIN)/python -m compileall -q $(PACKAGES:=/src)

@@ -27,11 +27,11 @@ from benchmarks import menus
 from benchmarks.load import Server, bare, encoded, environment
 from benchmarks.trade import CARTS, PLACE, VALIDATE, YES, Trade, storefront
 from mercato.features.schema import SCHEMA
+from mercato.local.service import local_service
 from mercato.platform.db.migrate import migrate
 from mercato.platform.db.url import database_url
 from mercato.platform.telemetry import configure_logs
 from mercato.settings import load
-from mercato.tools.local import local_service
 
 ROOT = str(Path(mercato.__file__).parent)
 REQUESTS = 60

@@ -25,7 +25,6 @@ from benchmarks.alternated import met
 from benchmarks.load import bare, encoded, environment
 from benchmarks.report import row
 from mercato.app import running
-from mercato.cli import NEW_OBJECTS
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.accounts import create_partner
 from mercato.features.partners.model import PartnerKind, Surface
@@ -44,6 +43,7 @@ from mercato.services import Services
 from mercato.settings import Settings, load
 from mercato_contract.clock import new_id, now
 from mercato_contract.events import EventType
+from mercato_tools.cli import NEW_OBJECTS
 
 GOAL = 0.4
 ROUNDS = 5

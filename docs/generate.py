@@ -13,10 +13,7 @@ from cyclopts import App
 from llms import llms
 from postman import collection
 
-from mercato import settings
 from mercato.asgi import document, operations
-from mercato.cli.commands import app as command
-from mercato.cli.commands import describe_in_full
 from mercato.features.metrics import CommerceMetrics
 from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato.http.openapi.document import problems_of
@@ -24,6 +21,9 @@ from mercato.http.operations import Access, Operation
 from mercato.platform import errors
 from mercato.settings import Settings
 from mercato_contract.refusals import Problem
+from mercato_tools.cli.commands import app as command
+from mercato_tools.cli.commands import describe_in_full
+from mercato_tools.settings import PREFIX, IngestSettings
 
 HERE: Final = Path(__file__).parent
 NOTICE: Final = "<!-- Made from the code by docs/generate.py. Change the code, then run it. -->"
@@ -330,10 +330,13 @@ def _yes(value: bool) -> str:  # noqa: FBT001  # a column of a table
 def _settings_page() -> str:
     intro = (
         "Environment variables, read once at start. A variable that begins with `MERCATO_` and is not "
-        "listed here stops the start. `on`, `off`, `yes` and `no` are read as `true` and `false`."
+        "listed here stops the start. `on`, `off`, `yes` and `no` are read as `true` and `false`. The last "
+        f"{len(IngestSettings.__struct_fields__)} are read by `mercato catalog`, `price`, `url` and `certify`, too."
     )
     hints = get_type_hints(Settings, include_extras=True)
-    rows = [_setting(field, hints[field.name]) for field in msgspec.structs.fields(Settings)]
+    shared = IngestSettings.__struct_fields__
+    ordered = sorted(msgspec.structs.fields(Settings), key=lambda field: field.name in shared)
+    rows = [_setting(field, hints[field.name]) for field in ordered]
     return _page("Settings", intro, _table(["Variable", "Default", "Type", "Meaning"], rows))
 
 
@@ -342,7 +345,7 @@ def _setting(field: Any, hint: Any) -> tuple[str, str, str, str]:
     kind, bounds = _setting_kind(hint)
     shown = "" if field.default is None else f"`{_default(field.default)}`"
     words = f"{meta.description} {bounds}".strip()
-    return f"`{settings.PREFIX}{field.name.upper()}`", shown, kind, words
+    return f"`{PREFIX}{field.name.upper()}`", shown, kind, words
 
 
 def _setting_kind(hint: Any) -> tuple[str, str]:

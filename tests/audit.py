@@ -21,7 +21,7 @@ SECONDS: Final = 120
 
 ROOT: Final = "mercato"
 OURS: Final = frozenset(
-    {"mercato", "mercato-catalog", "mercato-client", "mercato-contract", "mercato-outbound"}
+    {"mercato", "mercato-catalog", "mercato-client", "mercato-contract", "mercato-outbound", "mercato-tools"}
 )
 
 

@@ -7,5 +7,13 @@ import mercato_catalog
 import mercato_client
 import mercato_contract
 import mercato_outbound
+import mercato_tools
 
-PACKAGES: Final = (mercato, mercato_catalog, mercato_client, mercato_contract, mercato_outbound)
+PACKAGES: Final = (
+    mercato,
+    mercato_catalog,
+    mercato_client,
+    mercato_contract,
+    mercato_outbound,
+    mercato_tools,
+)

@@ -16,8 +16,8 @@ from tests.waiting import PATIENCE
 from mercato.features.partners.accounts import NewPartner
 from mercato.features.partners.model import PartnerKind
 from mercato.features.webhooks import credentials
+from mercato.local.service import LocalService, local_service
 from mercato.settings import Settings
-from mercato.tools.local import LocalService, local_service
 from mercato_client.testing.caller import Answer, Caller
 from mercato_client.testing.server import app_of, listening
 from mercato_contract import clock

@@ -14,11 +14,12 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # its types are a package of their own
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from mercato.cli.commands import app
 from mercato.features.metrics import CommerceMetrics
 from mercato.platform.db.url import hosts_of, sqlalchemy_url
 from mercato.platform.telemetry.metrics import QueueDepth
-from mercato.settings import PREFIX, Settings
+from mercato.settings import Settings
+from mercato_tools.cli.commands import app
+from mercato_tools.settings import PREFIX
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 DASHBOARD = DEPLOY / "grafana/dashboard.json"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import mercato.features
-from mercato.cli.commands import app
 from mercato.cli.failures import explain
 from mercato.console.site import NEXT_STEPS
 from mercato.features.partners import model
 from mercato.features.partners.model import AccountError
 from mercato_contract.clock import new_id, now
+from mercato_tools.cli.commands import app
 
 COMMANDS = "|".join(name for name in app if not name.startswith("-"))
 WORDS = re.compile(

@@ -10,9 +10,10 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # its types are a package of their own
 
 from mercato.api.system import system
-from mercato.cli.commands import app
 from mercato.cli.start import DRAIN_SECONDS
-from mercato.settings import PREFIX, Settings
+from mercato.settings import Settings
+from mercato_tools.cli.commands import app
+from mercato_tools.settings import PREFIX
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "deploy/kubernetes"

@@ -14,7 +14,7 @@ MAKEFILE = ROOT / "Makefile"
 
 
 def make(where: Path, python: str) -> subprocess.CompletedProcess[str]:
-    for package in ("contract", "catalog", "client", "outbound", "mercato"):
+    for package in ("contract", "catalog", "client", "outbound", "tools", "mercato"):
         (where / "packages" / package).mkdir(parents=True)
         (where / "packages" / package / "pyproject.toml").touch()
     for name in ("pyproject.toml", "requirements.lock"):

@@ -5,8 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mercato.settings import Settings, SettingsError, load
+from mercato.settings import Settings, load
 from mercato_contract.texts import Secret
+from mercato_tools.settings import SettingsError
 
 
 def test_without_variables_the_defaults_apply():

@@ -9,8 +9,8 @@ from msgspec import inspect as info
 from tests.api.table import BODIES
 
 from mercato.http.operations import Operation
-from mercato.settings import MiB
 from mercato_contract.decoding.checks import alternatives
+from mercato_tools.settings import MiB
 
 UNITS: Final = {
     "integers": b"1",

@@ -13,16 +13,16 @@ from tests.api.trade import Trade, trade
 from tests.service import MerchantServer, Service
 from tests.waiting import PATIENCE
 
-from mercato import cli
-from mercato.cli import UnusableError
-from mercato.cli.poll import Poller, body_of, read_cursor, surface_of
-from mercato.cli.received import ReceivedWebhook
 from mercato.features.partners.model import Surface
 from mercato_client import AsyncClient, verify_webhook
 from mercato_contract.signing import new_secret
 from mercato_outbound.client import Outbound
 from mercato_outbound.guard import AddressPolicy
 from mercato_outbound.results import Options
+from mercato_tools import cli
+from mercato_tools.cli import UnusableError
+from mercato_tools.cli.poll import Poller, body_of, read_cursor, surface_of
+from mercato_tools.cli.received import ReceivedWebhook
 
 SECRET = new_secret(b"\xfb".__mul__)
 
@@ -120,7 +120,7 @@ async def test_a_refused_key_ends_it_with_the_reason(here: Trade):
     for key in ("nonsense", "mt_token"):
         with pytest.raises(UnusableError, match="--key"):
             surface_of(key)
-    assert surface_of(here.pos.key or "") is Surface.COMMERCE
+    assert surface_of(here.pos.key or "") == Surface.COMMERCE
 
 
 async def test_a_cursor_that_is_none_ends_it_with_the_reason(here: Trade, tmp_path: Path):

@@ -3,7 +3,8 @@
 import pytest
 
 from mercato.http.head import TrustedProxies
-from mercato.settings import SettingsError, load
+from mercato.settings import load
+from mercato_tools.settings import SettingsError
 
 PROXIES = TrustedProxies("10.0.0.0/8, 2001:db8::1")
 

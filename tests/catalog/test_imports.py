@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from msgspec import inspect as info
 from tests.calibration import cpu_within
 
-from mercato.tools.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
-from mercato.tools.imports.draft import ImportOptions, Losses, windows
-from mercato.tools.lint import lint
 from mercato_contract.refusals import Problem
+from mercato_tools.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
+from mercato_tools.imports.draft import ImportOptions, Losses, windows
+from mercato_tools.lint import lint
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ASKED = ImportOptions(default_currency="USD", now=NOW)

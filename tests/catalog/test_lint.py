@@ -21,10 +21,10 @@ from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, caf
 from tests.catalog.test_catalog_published import MENUS
 from tests.waiting import PATIENCE
 
-from mercato import cli
-from mercato.tools.lint import LintReport, lint
 from mercato_catalog.model import BuildFailed
 from mercato_catalog.validation.findings import Rule
+from mercato_tools import cli
+from mercato_tools.lint import LintReport, lint
 
 
 def linted(document: bytes) -> LintReport:

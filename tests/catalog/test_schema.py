@@ -14,13 +14,13 @@ from tests.catalog.documents import TEA, cafe
 from tests.catalog.test_catalog_published import MENUS, files
 from tests.catalog.test_catalog_random import documents
 
-from mercato.tools.lint import lint
 from mercato_catalog.model import DAYS
 from mercato_catalog.validation.document import CATALOGS, GROUPS, ITEMS, SECTIONS, Form
 from mercato_catalog.validation.findings import Rule
 from mercato_client.testing.shops import SHOPS
 from mercato_contract import catalog_documents
 from mercato_contract.catalog_documents import DIALECT, catalog_set_schema
+from mercato_tools.lint import lint
 
 SCHEMA = catalog_set_schema("https://network.example.com")
 VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)

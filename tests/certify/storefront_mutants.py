@@ -12,10 +12,10 @@ from tests.certify.mutants import Mutants
 from tests.certify.receiver_mutants import MUTANTS as RECEIVER_MUTANTS
 from tests.certify.receiver_mutants import Verifying
 
-from mercato.tools.certify.storefront.drivers import PurchaseEnd
-from mercato.tools.certify.storefront.proxy import FaultProxy
-from mercato.tools.certify.storefront.scenarios import UNKNOWN
-from mercato.tools.certify.storefront.service import SET, UNAVAILABLE
+from mercato.local.storefront.drivers import PurchaseEnd
+from mercato.local.storefront.proxy import FaultProxy
+from mercato.local.storefront.scenarios import UNKNOWN
+from mercato.local.storefront.service import SET, UNAVAILABLE
 from mercato_client.testing import Received, Reply, StorefrontDouble
 from mercato_client.testing.acts import Act
 from mercato_client.testing.caller import Answer, NoAnswerError, ServiceError

@@ -16,9 +16,9 @@ from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import CorrectStorefront
 from tests.waiting import PATIENCE
 
-from mercato import cli
 from mercato.cli import certify
 from mercato.features.certification.report import fingerprint
+from mercato_tools import cli
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 OTHER = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="

@@ -11,14 +11,14 @@ from tests.certify.merchant_mutants import MUTANTS, CorrectMerchant
 from tests.certify.mutants import ids, one_of_each_group
 from tests.certify.receiver_mutants import SECRET
 
-from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
-from mercato.tools.certify.merchant.context import MerchantOptions
-from mercato.tools.certify.suite import UnusableTargetError
 from mercato_client.testing import DECLINED_CARD, Received, Reply
 from mercato_client.testing.acts import Act
 from mercato_contract.certification import CheckOutcome, Verdict
 from mercato_contract.signing import new_secret
 from mercato_contract.wire import as_json
+from mercato_tools.certify.merchant.certification import MERCHANT, certify_merchant
+from mercato_tools.certify.merchant.context import MerchantOptions
+from mercato_tools.certify.suite import UnusableTargetError
 
 _LONG_LIMITS = {
     "declined_card": DECLINED_CARD,
@@ -127,7 +127,7 @@ async def test_without_a_catalog_the_orders_are_made_from_an_example():
 
 
 async def test_http_beyond_this_machine_fails(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato.tools.certify.receiver.LOOPBACK", ())
+    monkeypatch.setattr("mercato_tools.certify.receiver.LOOPBACK", ())
     async with CorrectMerchant(secret=SECRET, catalog=menu()) as merchant:
         outcomes = await certified(merchant, ["transport.https"])
     assert outcomes["merchant.transport.https"].verdict is Verdict.FAIL

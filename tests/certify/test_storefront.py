@@ -13,16 +13,16 @@ from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import MUTANTS, CorrectStorefront, InProcess
 
 from mercato.features.partners.model import PartnerKind
-from mercato.settings import Settings
-from mercato.tools.certify.storefront.certification import (
+from mercato.local.service import temporary_service
+from mercato.local.storefront.certification import (
     STOREFRONT,
     StorefrontOptions,
     certify_storefront,
 )
-from mercato.tools.certify.storefront.drivers import CommandDriver, ManualDriver, PurchaseEnd
-from mercato.tools.certify.storefront.proxy import FaultProxy
-from mercato.tools.certify.storefront.service import Service
-from mercato.tools.local import temporary_service
+from mercato.local.storefront.drivers import CommandDriver, ManualDriver, PurchaseEnd
+from mercato.local.storefront.proxy import FaultProxy
+from mercato.local.storefront.service import Service
+from mercato.settings import Settings
 from mercato_client.testing.caller import Answer
 from mercato_contract.certification import CheckOutcome, Verdict
 

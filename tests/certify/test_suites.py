@@ -8,9 +8,9 @@ from tests.certify import merchant_mutants, storefront_mutants
 from tests.certify.receiver_mutants import UNMUTATED
 
 from mercato.console import guides
-from mercato.tools.certify.merchant.certification import MERCHANT
-from mercato.tools.certify.storefront.certification import STOREFRONT
-from mercato.tools.certify.suite import Suite
+from mercato.local.storefront.certification import STOREFRONT
+from mercato_tools.certify.merchant.certification import MERCHANT
+from mercato_tools.certify.suite import Suite
 
 SUITES: dict[str, tuple[Suite[Any], Mapping[str, Any]]] = {
     "merchant": (MERCHANT, merchant_mutants.MUTANTS),

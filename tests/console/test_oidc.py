@@ -31,9 +31,10 @@ from mercato.features.sign_in.model import Grant, People
 from mercato.features.sign_in.roles import Role
 from mercato.features.sign_in.sign_on import MAX_SIGN_INS_AT
 from mercato.platform.db.audit import list_entries
-from mercato.settings import Settings, SettingsError
+from mercato.settings import Settings
 from mercato_contract import clock
 from mercato_contract.texts import Secret
+from mercato_tools.settings import SettingsError
 
 LINK = "Sign in with single sign-on"
 COOKIE = "__Host-mercato-sign-on"

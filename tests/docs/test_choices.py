@@ -7,7 +7,8 @@ from typing import NamedTuple
 import pytest
 from tests.docs.documents import ROOT, documents, links, sections, shown
 
-from mercato.settings import PREFIX, Settings
+from mercato.settings import Settings
+from mercato_tools.settings import PREFIX
 
 CODE = [
     ROOT / place
@@ -17,6 +18,7 @@ CODE = [
         "packages/catalog/src",
         "packages/client/src",
         "packages/outbound/src",
+        "packages/tools/src",
         "packages/mercato/src",
     )
 ]

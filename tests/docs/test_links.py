@@ -14,6 +14,7 @@ _ROOTS = (
     ROOT / "packages/catalog/src",
     ROOT / "packages/client/src",
     ROOT / "packages/outbound/src",
+    ROOT / "packages/tools/src",
 )
 _TEXTS = {".md", ".py", ".toml", ".html", ".yaml", ".service"}
 _NAMED = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:bin|json|md|py|service|toml|yaml))`")

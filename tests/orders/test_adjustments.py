@@ -16,7 +16,6 @@ from tests.orders.test_bodies import row
 from mercato.features.orders.lifecycle import OrderAdjusted
 from mercato.features.orders.record import OrderRow, StoreAnswer, StoredAdjustment, commerce_order_of
 from mercato.features.orders.rules import check_adjustment
-from mercato.tools.price_proof import ProofOrder, verify_prices
 from mercato_catalog.carts.lines import order_lines
 from mercato_catalog.carts.pricing import price
 from mercato_catalog.model import CompiledCatalog
@@ -29,6 +28,7 @@ from mercato_contract.orders import AdjustmentType, AdjustOrderRequest
 from mercato_contract.placements import CommerceCart
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import as_json
+from mercato_tools.price_proof import ProofOrder, verify_prices
 
 RANDOM = settings(max_examples=400, suppress_health_check=list(HealthCheck), database=None, deadline=None)
 

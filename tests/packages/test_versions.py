@@ -9,7 +9,7 @@ from tests.docs.documents import ROOT
 def test_all_distributions_have_the_same_version():
     projects = [
         tomllib.loads((ROOT / "packages" / name / "pyproject.toml").read_text())["project"]
-        for name in ("contract", "catalog", "client", "outbound", "mercato")
+        for name in ("contract", "catalog", "client", "outbound", "tools", "mercato")
     ]
     packages = ("typescript", "catalog/typescript")
     npm = {

@@ -20,6 +20,7 @@ from tests.docs.expected import difference
 from tests.service import merchant, service
 
 from mercato.features.partners.model import PartnerKind
+from mercato_tools.cli import UNUSABLE
 
 WANTED: Final = "MERCATO_TEST_WHEELS"
 """Set by `make wheels`, where a missing file is a failure."""
@@ -51,6 +52,8 @@ MENU: Final = {
 }
 MAX_BYTES: Final = 12 * 1024 * 1024
 MAX_DISTRIBUTIONS: Final = 12
+MAX_TOOLS: Final = 40 * 1024 * 1024
+SECRET: Final = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 pytestmark = pytest.mark.skipif(
     WANTED not in os.environ, reason="make wheels builds and downloads what this needs"
@@ -71,14 +74,35 @@ class Environment:
         )
         self.packages = next(directory.glob("lib/*/site-packages"))
 
+    def run_shell(self, lines: str, directory: Path) -> subprocess.CompletedProcess[str]:
+        """Run lines of the shell that may call the environment's commands."""
+        path = f"{self.python.parent}:{os.environ['PATH']}"
+        return subprocess.run(
+            ["bash", "-c", lines],
+            cwd=directory,
+            env={"PATH": path, "HOME": str(directory)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
     @property
     def distributions(self) -> set[str]:
         return {info.name.partition("-")[0] for info in self.packages.glob("*.dist-info")}
 
     @property
     def size(self) -> int:
-        files = (file for file in self.packages.rglob("*") if file.is_file() and file.suffix != ".pyc")
-        return sum(file.stat().st_size for file in files)
+        """Bytes without bytecode, which Python writes when it runs."""
+        return sum(file.stat().st_size for file in self._files if file.suffix != ".pyc")
+
+    @property
+    def size_with_bytecode(self) -> int:
+        return sum(file.stat().st_size for file in self._files)
+
+    @property
+    def _files(self) -> Iterator[Path]:
+        return (file for file in self.packages.rglob("*") if file.is_file())
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +141,49 @@ async def test_the_rules_alone_run_their_readme(tmp_path: Path):
     environment = Environment(tmp_path / "venv", "mercato-catalog")
     assert environment.distributions == {"mercato_catalog", "mercato_contract", "msgspec"}
     await check_page(ROOT / "packages/catalog/README.md", environment.python, tmp_path, {})
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("tools"), "mercato-tools")
+
+
+def test_the_tools_alone_run_their_readme(tools: Environment, tmp_path: Path):
+    """The programs of its page are of the shell."""
+    page = ROOT / "packages/tools/README.md"
+    shown = [
+        (block, after)
+        for block, after in pairwise(blocks(page))
+        if (block.language, after.language) == ("sh", "text")
+    ]
+    assert shown
+    for program, output in shown:
+        fault = difference("text", output.text, tools.run_shell(program.text, tmp_path).stdout)
+        assert fault is None, f"tools/README.md:{program.line}: {fault}"
+
+
+def test_the_tools_alone_are_small_and_have_nothing_of_the_service(tools: Environment):
+    assert tools.size_with_bytecode <= MAX_TOOLS
+    assert "mercato" not in tools.distributions
+    listed = " ".join(tools.run_shell("mercato --help", tools.packages).stdout.split())
+    assert "catalog Catalogs: lint" in listed.replace("│ ", "")
+    assert "come with the service: pip install mercato" in listed
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("mercato listen --partner Bistro", "--partner needs the service"),
+        (f"mercato certify merchant --webhook-url http://127.0.0.1:1 --secret {SECRET} --json", "--unsigned"),
+        ("mercato serve", "pip install mercato"),
+    ],
+)
+def test_what_needs_the_service_says_so_where_there_is_none(
+    tools: Environment, tmp_path: Path, line: str, words: str
+):
+    refused = tools.run_shell(line, tmp_path)
+    assert refused.returncode == UNUSABLE
+    assert words in " ".join(refused.stderr.split())
 
 
 async def test_guarded_calls_alone_run_their_readme(tmp_path: Path):
@@ -161,7 +228,8 @@ async def test_the_service_installs_from_its_wheels_and_runs_the_demo(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "name", ["mercato_contract", "mercato_catalog", "mercato_client", "mercato_outbound", "mercato"]
+    "name",
+    ["mercato_contract", "mercato_catalog", "mercato_client", "mercato_outbound", "mercato_tools", "mercato"],
 )
 def test_every_distribution_has_a_wheel_and_a_source_archive_with_its_license(name: str):
     (wheel,) = DIST.glob(f"{name}-[0-9]*.whl")

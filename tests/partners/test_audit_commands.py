@@ -15,7 +15,6 @@ from cyclopts import App
 from sqlalchemy import update
 from tests.partners.test_commands import Shell, fresh, shell
 
-from mercato.cli.commands import app
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.model import PREFIX_LENGTH
 from mercato.features.partners.vault import FILE
@@ -27,6 +26,7 @@ from mercato.platform.telemetry.context import WorkContext, set_context
 from mercato_contract import clock
 from mercato_contract.clock import first_id
 from mercato_contract.wire import rfc3339
+from mercato_tools.cli.commands import app
 
 __all__ = ["fresh", "shell"]
 

@@ -14,8 +14,6 @@ import pytest
 import structlog
 from tests.databases import only_postgresql, only_sqlite, with_database
 
-from mercato.cli import run
-from mercato.cli.commands import app as commands
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.callers import Callers, Tokens
 from mercato.features.partners.model import is_whole
@@ -23,6 +21,8 @@ from mercato.features.partners.vault import FILE, Vault, load_keys
 from mercato.features.partners.webhook_tokens import get_webhook_tokens
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
+from mercato_tools.cli import run
+from mercato_tools.cli.commands import app as commands
 
 MERCATO = Path(sys.executable).with_name("mercato")
 

@@ -19,9 +19,9 @@ from mercato.features.partners import shared_limits as module
 from mercato.features.partners.limits import Limiter
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.shared_limits import SharedLimiter
-from mercato.settings import SettingsError
 from mercato_contract.clock import new_id
 from mercato_contract.texts import Secret
+from mercato_tools.settings import SettingsError
 
 
 @contextmanager

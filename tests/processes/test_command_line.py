@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from mercato.cli import run, start
+from mercato.cli import start
+from mercato_tools.cli import run
 
 MERCATO = Path(sys.executable).with_name("mercato")
 

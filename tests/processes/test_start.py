@@ -8,7 +8,7 @@ import pytest
 READY = """
 import builtins, os, sys
 
-from mercato.cli import run
+from mercato_tools.cli import run
 
 say = builtins.print
 

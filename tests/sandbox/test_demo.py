@@ -13,9 +13,9 @@ import pytest
 from tests.console.browser import Browser
 
 from mercato.cli.demo import demo
-from mercato.tools.demo import merchant
-from mercato.tools.demo.context import DemoContext, ProofFailed, Proofs
-from mercato.tools.demo.merchant import STEPS, end_of_pause
+from mercato.local.demo import merchant
+from mercato.local.demo.context import DemoContext, ProofFailed, Proofs
+from mercato.local.demo.merchant import STEPS, end_of_pause
 from mercato_client.testing import MerchantDouble
 from mercato_client.testing.caller import Caller
 from mercato_contract.wire import instant, parse_instant
@@ -207,7 +207,7 @@ def test_a_claim_of_the_storefronts_half_that_does_not_hold_ends_it_with_1_too(
 def test_an_unexpected_answer_is_a_claim_that_does_not_hold(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("mercato.tools.demo.merchant.ONBOARDING", "/v1/nowhere")
+    monkeypatch.setattr("mercato.local.demo.merchant.ONBOARDING", "/v1/nowhere")
     assert demo() == 1
     assert "Not proved: A store is registered: 404" in capsys.readouterr().out
 
@@ -218,13 +218,13 @@ def test_a_chapter_that_breaks_off_counts_as_not_proved(
     async def stumble(_scene: DemoContext) -> None:
         raise KeyError("storeId")
 
-    monkeypatch.setattr("mercato.tools.demo.merchant.STEPS", [("A day", stumble)])
+    monkeypatch.setattr("mercato.local.demo.merchant.STEPS", [("A day", stumble)])
     assert demo() == 1
     assert "Not proved: A day: broke off: KeyError: 'storeId'" in capsys.readouterr().out
 
 
 async def test_a_timeout_is_a_failed_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mercato.tools.demo.context.TIMEOUT", 0.05)
+    monkeypatch.setattr("mercato.local.demo.context.TIMEOUT", 0.05)
     proofs = Proofs()
 
     async def look() -> str:

@@ -34,7 +34,7 @@ HARMLESS = {
     "features.discovery.index.SearchColumns.name_key": "a name to sort by",
     "mercato_contract.certification.Signature.public_key": "the public half of a key",
     "features.sign_in.passkeys.NewPasskey.public_key": "the public half of a key",
-    "cli.inputs.Document.body": "a catalog's file",
+    "mercato_tools.cli.inputs.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
     "cli.history.Names.keys": "what keys are called, by their ids",
     "cli.partners.Deletion.keys": "how many there are",
@@ -68,7 +68,7 @@ HARMLESS = {
     "mercato_contract.webhooks.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
 }
 
-NOT_SERVED = ("mercato.tools.demo", "mercato_client.testing", "mercato.features.schema.env")
+NOT_SERVED = ("mercato.local.demo", "mercato_client.testing", "mercato.features.schema.env")
 
 
 def kinds() -> Iterator[type[Any]]:

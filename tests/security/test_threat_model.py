@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mercato.settings import PREFIX, Settings
+from mercato.settings import Settings
+from mercato_tools.settings import PREFIX
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/security.md").read_text()

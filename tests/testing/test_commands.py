@@ -17,10 +17,10 @@ from tests.databases import only_sqlite
 from tests.service import service
 from tests.testing.calls import ORDER, SECRET, tell
 
-from mercato import cli
-from mercato.cli import sandbox_work
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing import MerchantDouble, StorefrontDouble
+from mercato_tools import cli
+from mercato_tools.cli import sandbox_work
 
 MERCATO = Path(sys.executable).with_name("mercato")
 GENEROUS = 180

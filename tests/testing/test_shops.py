@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from mercato.tools.demo.merchant import BROKEN_PLACE
+from mercato.local.demo.merchant import BROKEN_PLACE
 from mercato_catalog.validation.findings import Findings
 from mercato_catalog.validation.validate import ValidDocument, validate
 from mercato_client.testing import shops

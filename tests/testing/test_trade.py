@@ -16,7 +16,6 @@ from tests.databases import only_sqlite
 from tests.service import Service, service
 from tests.waiting import PATIENCE
 
-from mercato.cli import sandbox_work
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing import MerchantDouble, Outcome, StorefrontDouble, order_simulator
 from mercato_client.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError
@@ -24,6 +23,7 @@ from mercato_client.testing.opening import Opening
 from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_client.testing.shops import SHOPS
 from mercato_client.testing.subscription import Subscription
+from mercato_tools.cli import sandbox_work
 
 pytestmark = only_sqlite
 

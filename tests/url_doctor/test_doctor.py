@@ -28,12 +28,12 @@ from tests.servers import (
     serve,
 )
 
-from mercato import cli
-from mercato.cli.verify import _print, diagnose
 from mercato.settings import load
-from mercato.tools.url_doctor import Level, UrlDoctor, UrlFinding
 from mercato_outbound.guard import AddressPolicy
 from mercato_outbound.results import PullLimits
+from mercato_tools import cli
+from mercato_tools.cli.verify import _print, diagnose
+from mercato_tools.url_doctor import Level, UrlDoctor, UrlFinding
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 MENU = json.dumps({"items": {"a": {"name": "Tea", "basePrice": "1.00"}}}).encode()

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
-from mercato import cli
 from mercato.features.partners import accounts
 from mercato.features.partners.model import PartnerKind
 from mercato.features.partners.vault import Vault, load_keys
@@ -17,6 +16,7 @@ from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
+from mercato_tools import cli
 
 URL = "https://pos.example/hooks"
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

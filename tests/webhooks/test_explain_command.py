@@ -13,7 +13,6 @@ from uuid import UUID
 
 import pytest
 
-from mercato import cli
 from mercato.features.compression import compress
 from mercato.features.partners import accounts
 from mercato.features.partners.model import PartnerKind, Surface
@@ -24,6 +23,7 @@ from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
 from mercato_contract.clock import new_id, now
 from mercato_contract.signing import new_secret, webhook_headers
+from mercato_tools import cli
 
 SECRET = new_secret(b"\xfb".__mul__)
 STRANGE = new_secret(b"\x07".__mul__)

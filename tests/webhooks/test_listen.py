@@ -22,17 +22,17 @@ from tests.partners.test_commands import Shell, shell
 from tests.ports import free_port
 from tests.servers import hang, reply, serve
 
-from mercato import cli
-from mercato.cli import listen as listening_module
-from mercato.cli import received
-from mercato.cli.listen import MAX_BODY, Listener, below, receiving
-from mercato.cli.received import ReceivedWebhook, WebhookDisplay, lines_of
 from mercato_contract.clock import new_id
 from mercato_contract.debugger.explain import Secret, SecretOrigin
 from mercato_contract.signing import new_secret, webhook_headers
 from mercato_outbound.client import Outbound
 from mercato_outbound.guard import AddressPolicy
 from mercato_outbound.results import Options
+from mercato_tools import cli
+from mercato_tools.cli import listen as listening_module
+from mercato_tools.cli import received
+from mercato_tools.cli.listen import MAX_BODY, Listener, below, receiving
+from mercato_tools.cli.received import ReceivedWebhook, WebhookDisplay, lines_of
 
 __all__ = ["shell"]
 

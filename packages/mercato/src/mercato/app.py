@@ -17,7 +17,6 @@ from mercato.features.catalogs.builder import Builder
 from mercato.features.catalogs.dry_run import DryRuns
 from mercato.features.catalogs.ingest import Ingest, IngestJob
 from mercato.features.catalogs.queries import CompiledCatalogs
-from mercato.features.catalogs.runs import pull_limits
 from mercato.features.catalogs.switches import Switches
 from mercato.features.discovery.service import Discovery
 from mercato.features.events.feed import CURSORS, Cursors, Feeds, Waiters
@@ -272,7 +271,7 @@ def build(
     settings, now, db, activity = core.settings, core.clock, core.db, core.activity
     cache = StoreCache(db, feed)
     compiled, bodies = CompiledCatalogs(db), CatalogBodies(db)
-    limits = pull_limits(settings)
+    limits = settings.pull_limits
     metrics = CommerceMetrics()
     quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)
     switches = Switches(

@@ -1,4 +1,4 @@
-"""The settings: one frozen value, which `load` reads from `MERCATO_…` variables, with every fault named at once.
+"""The settings: one frozen value, which `load` reads from `MERCATO_…` variables, beside those that the tools read, too.
 
 Each field's description is its documentation; `docs/reference/settings.md` is generated from here.
 """
@@ -9,80 +9,63 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-import msgspec
 from msgspec import Meta
 
 from mercato_contract.texts import Secret
+from mercato_tools import settings
+from mercato_tools.settings import Bytes, IngestSettings, MiB, Seconds, SettingsError, doc
 
-PREFIX: Final = "MERCATO_"
-TEST_PREFIX: Final = "MERCATO_TEST_"
-"""Variables that only the project's own tests read; a developer's shell may have them."""
-
-CLIENT_VARIABLES: Final = {"MERCATO_URL", "MERCATO_KEY"}
-"""The address and key for `mercato_client`: the shell that starts a service may have them, too."""
-
-MiB: Final = 1024 * 1024
-
-
-class SettingsError(ValueError):
-    """The settings cannot be used; the message has a line for each fault."""
-
-
-def _doc(description: str, **bounds: Any) -> Meta:
-    return Meta(description=description, **bounds)
-
+__all__ = ["MiB", "Settings", "SettingsError", "load"]
 
 Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
-Bytes = Annotated[int, Meta(ge=1, le=2**40)]
 Days = Annotated[int, Meta(ge=1, le=36_500)]
-"""Counts, bytes and days are bounded, because numbers in databases and calendars are."""
+"""Counts and days are bounded, because numbers in databases and calendars are."""
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
-Seconds = Annotated[float, Meta(gt=0, le=3600)]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Settings(IngestSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set. The defaults run a whole network on one machine."""
 
     data_dir: Annotated[
-        Path, _doc("The directory of the embedded database and the generated encryption key.")
+        Path, doc("The directory of the embedded database and the generated encryption key.")
     ] = Path("data")
     database_url: Annotated[
         Secret | None,
-        _doc("`postgresql://user:password@host/name`; without it SQLite in the data directory."),
+        doc("`postgresql://user:password@host/name`; without it SQLite in the data directory."),
     ] = None
     database_replica_url: Annotated[
         Secret | None,
-        _doc("A replica of a PostgreSQL database: discovery and catalogs are read there while it keeps up."),
+        doc("A replica of a PostgreSQL database: discovery and catalogs are read there while it keeps up."),
     ] = None
     database_pool: Annotated[
         int,
-        _doc(
+        doc(
             "Connections of one process for reading; on PostgreSQL as many again for writing, and one to listen.",
             ge=1,
             le=500,
         ),
     ] = 10
     database_pool_seconds: Annotated[
-        Seconds, _doc("Seconds a request waits for one of these connections before it is answered 503.")
+        Seconds, doc("Seconds a request waits for one of these connections before it is answered 503.")
     ] = 5.0
     database_statement_seconds: Annotated[
         float,
-        _doc(
+        doc(
             "Seconds PostgreSQL may work on one statement; after 2 more the connection counts as lost.",
             gt=0,
             le=30,
         ),
     ] = 15.0
     database_lock_seconds: Annotated[
-        Seconds, _doc("Seconds a statement waits for a lock; on SQLite, for another process that writes.")
+        Seconds, doc("Seconds a statement waits for a lock; on SQLite, for another process that writes.")
     ] = 5.0
-    host: Annotated[str, _doc("The address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, _doc("The port to listen on; 0 takes a free one.", ge=0, le=65535)] = 8000
-    workers: Annotated[int, _doc("Processes of `serve`, each with API and background work.", ge=1, le=64)] = 1
+    host: Annotated[str, doc("The address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, doc("The port to listen on; 0 takes a free one.", ge=0, le=65535)] = 8000
+    workers: Annotated[int, doc("Processes of `serve`, each with API and background work.", ge=1, le=64)] = 1
     public_url: Annotated[
         str | None,
-        _doc(
+        doc(
             "The service's address as clients see it, for links and the `type` of problems; else taken from the "
             "request. It may have a path, which the proxy removes from requests. Passkeys need it, except on the "
             "service's own machine."
@@ -90,46 +73,39 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
     trusted_proxies: Annotated[
         str | None,
-        _doc(
+        doc(
             "Addresses and networks (`10.0.0.0/8, 2001:db8::1`) of the proxies in front. The client's address is taken "
             "from their `X-Forwarded-For` or `Forwarded` alone."
         ),
     ] = None
     cors_origins: Annotated[
         str | None,
-        _doc(
+        doc(
             "Origins (`https://shop.example.com`, comma-separated) whose pages may call the Marketfront surface from a "
             "browser. A storefront's key belongs on its server: everybody who opens such a page can read its key."
         ),
     ] = None
-    allow_private_networks: Annotated[
-        bool,
-        _doc("Let pulls and webhooks reach loopback and private addresses, and use http. For development."),
-    ] = False
     encryption_keys: Annotated[
         Secret | None,
-        _doc(
+        doc(
             "Keys (32 bytes, base64url, comma-separated) for secrets at rest: the first encrypts, all decrypt. "
             "A new key goes behind the old one first, and in front once every process has it. "
             "Without it one is generated into the data directory: enough for one machine."
         ),
     ] = None
-    default_currency: Annotated[
-        str, _doc("ISO 4217 code of catalogs without a currency.", pattern="^[A-Z]{3}$")
-    ] = "USD"
 
-    rate_limits: Annotated[bool, _doc("`off` turns all rate limits off.")] = True
+    rate_limits: Annotated[bool, doc("`off` turns all rate limits off.")] = True
     rate_limit_reads: Annotated[
-        Positive, _doc("Reads a minute for each partner; each live store adds 12.")
+        Positive, doc("Reads a minute for each partner; each live store adds 12.")
     ] = 1000
     rate_limit_writes: Annotated[
-        Positive, _doc("Writes a minute for each partner; each live store adds 6.")
+        Positive, doc("Writes a minute for each partner; each live store adds 6.")
     ] = 100
-    rate_limit_discovery: Annotated[Positive, _doc("Discovery requests a minute for each partner.")] = 60
+    rate_limit_discovery: Annotated[Positive, doc("Discovery requests a minute for each partner.")] = 60
 
     stored_bytes_per_day: Annotated[
         int,
-        _doc(
+        doc(
             "Bytes that a partner may store in a day (UTC): a storefront by orders, and by validations that a store "
             "does not answer; a merchant by new CatalogSets. Above it, 429 until midnight. 0: no limit.",
             ge=0,
@@ -139,52 +115,45 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     redis_url: Annotated[
         Secret | None,
-        _doc(
+        doc(
             "`redis://host:6379/0` of a Redis or Valkey: rate limits are counted by all servers together. "
             "Needs the extra `mercato[redis]`. Without it each server counts its share."
         ),
     ] = None
 
-    body_limit: Annotated[Bytes, _doc("Bytes a request body may have.")] = MiB
+    body_limit: Annotated[Bytes, doc("Bytes a request body may have.")] = MiB
     body_memory: Annotated[
         Bytes,
-        _doc(
+        doc(
             "Bytes of request bodies that one process holds in memory at a time. One partner may hold a quarter of "
             "them, and so may one address that sends no key."
         ),
     ] = 64 * MiB
-    body_seconds: Annotated[Seconds, _doc("Seconds a request body may take to arrive.")] = 15.0
+    body_seconds: Annotated[Seconds, doc("Seconds a request body may take to arrive.")] = 15.0
 
-    pull_connect_seconds: Annotated[Seconds, _doc("Seconds a catalog pull may take to connect.")] = 5.0
-    pull_seconds: Annotated[
-        Seconds, _doc("Seconds a catalog pull may take, retries and redirects included.")
-    ] = 30.0
-    pull_redirects: Annotated[int, _doc("Redirects a catalog pull follows.", ge=0, le=20)] = 3
-    pull_bytes: Annotated[Bytes, _doc("Bytes a catalog may have on the wire.")] = 32 * MiB
-    pull_decoded_bytes: Annotated[Bytes, _doc("Bytes a catalog may have once decompressed.")] = 128 * MiB
     build_memory: Annotated[
         int,
-        _doc(
+        doc(
             "Bytes of memory for the process that checks and builds large catalogs: one at a time, with "
             "5 to 20 times the catalog's size. A catalog that needs more fails its run.",
             ge=64 * MiB,
             le=2**40,
         ),
     ] = 448 * MiB
-    ingest_concurrency: Annotated[Positive, _doc("Catalog runs at the same time, over all partners.")] = 8
+    ingest_concurrency: Annotated[Positive, doc("Catalog runs at the same time, over all partners.")] = 8
     ingest_concurrency_per_partner: Annotated[
-        Positive, _doc("Catalog runs of one partner at the same time.")
+        Positive, doc("Catalog runs of one partner at the same time.")
     ] = 2
-    ingest_waiting_per_store: Annotated[Positive, _doc("Catalog runs of a store that may wait.")] = 10
-    catalog_retention_days: Annotated[Days, _doc("Days a superseded CatalogSet stays readable.")] = 30
+    ingest_waiting_per_store: Annotated[Positive, doc("Catalog runs of a store that may wait.")] = 10
+    catalog_retention_days: Annotated[Days, doc("Days a superseded CatalogSet stays readable.")] = 30
 
-    validate_seconds: Annotated[Seconds, _doc("Seconds a store's validate webhook may take.")] = 5.0
-    place_seconds: Annotated[
-        Seconds, _doc("Seconds all calls of one request to place an order may take.")
-    ] = 15.0
+    validate_seconds: Annotated[Seconds, doc("Seconds a store's validate webhook may take.")] = 5.0
+    place_seconds: Annotated[Seconds, doc("Seconds all calls of one request to place an order may take.")] = (
+        15.0
+    )
     place_resend_seconds: Annotated[
         float,
-        _doc(
+        doc(
             "Seconds an order is sent again to a store that doesn't answer, before it is cancelled.",
             gt=0,
             le=86_400,
@@ -192,91 +161,89 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 600.0
     resend_concurrency: Annotated[
         Positive,
-        _doc(
+        doc(
             "Orders that one process resends at the same time: this many first attempts, "
             "and this many later ones. A partner gets at most half."
         ),
     ] = 64
 
-    webhook_seconds: Annotated[Seconds, _doc("Seconds an event delivery may take.")] = 15.0
-    delivery_concurrency: Annotated[Positive, _doc("Webhook deliveries at the same time.")] = 32
+    webhook_seconds: Annotated[Seconds, doc("Seconds an event delivery may take.")] = 15.0
+    delivery_concurrency: Annotated[Positive, doc("Webhook deliveries at the same time.")] = 32
     delivery_concurrency_per_partner: Annotated[
-        Positive, _doc("Webhook deliveries of one partner at the same time, over all workers.")
+        Positive, doc("Webhook deliveries of one partner at the same time, over all workers.")
     ] = 8
-    delivery_retention_days: Annotated[Days, _doc("Days webhook deliveries and attempts are kept.")] = 30
+    delivery_retention_days: Annotated[Days, doc("Days webhook deliveries and attempts are kept.")] = 30
 
     run_retention_days: Annotated[
-        Days, _doc("Days catalog runs are kept; the newest of an onboarding or store always is.")
+        Days, doc("Days catalog runs are kept; the newest of an onboarding or store always is.")
     ] = 30
     customer_data_days: Annotated[
         Days,
-        _doc(
+        doc(
             "Days an order keeps its customer's data; after that it stays without them. Orders can be scheduled 60 "
             "days ahead: with fewer days, some lose their customer before they are due."
         ),
     ] = 90
 
-    audit_retention_days: Annotated[Days, _doc("Days entries of the audit trail are kept.")] = 365
+    audit_retention_days: Annotated[Days, doc("Days entries of the audit trail are kept.")] = 365
 
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], _doc("The least severe level that is logged.")
+        Literal["debug", "info", "warning", "error"], doc("The least severe level that is logged.")
     ] = "info"
     log_format: Annotated[
-        Literal["json", "console", "auto"], _doc("`auto`: console on a terminal, else json.")
+        Literal["json", "console", "auto"], doc("`auto`: console on a terminal, else json.")
     ] = "auto"
     request_log: Annotated[
         Literal["off", "notable", "all"],
-        _doc(
+        doc(
             "Requests with a log line: `notable` are refusals, slow requests and those that count as writes. "
             "Refused requests can be listed with any value."
         ),
     ] = "notable"
     slow_ms: Annotated[
-        int, _doc("Milliseconds from which the request log counts a request as slow.", ge=1)
+        int, doc("Milliseconds from which the request log counts a request as slow.", ge=1)
     ] = 500
     metrics_port: Annotated[
         Port | None,
-        _doc(
+        doc(
             "A port for `/metrics` alone, on the same address; where it is taken, the first free one after it. "
             "For `mercato worker`, which serves nothing else."
         ),
     ] = None
     traces_endpoint: Annotated[
         str | None,
-        _doc(
-            "The endpoint for traces, by OTLP over HTTP, as `http://collector:4318`; needs `mercato[otel]`."
-        ),
+        doc("The endpoint for traces, by OTLP over HTTP, as `http://collector:4318`; needs `mercato[otel]`."),
     ] = None
     traces_share: Annotated[
-        float, _doc("The share of traces that begin here and are exported, from 0 to 1.", ge=0, le=1)
+        float, doc("The share of traces that begin here and are exported, from 0 to 1.", ge=0, le=1)
     ] = 1.0
     metrics_token: Annotated[
-        Secret | None, _doc("Bearer token of `/metrics`; without it only a loopback address serves them.")
+        Secret | None, doc("Bearer token of `/metrics`; without it only a loopback address serves them.")
     ] = None
 
     oidc_issuer: Annotated[
         str | None,
-        _doc(
+        doc(
             "`https://login.example.com/realm`: the OpenID Connect provider that signs operators in to the console. "
             "Needs the extra `mercato[oidc]`, the client's id and secret, and who may sign in."
         ),
     ] = None
-    oidc_client_id: Annotated[str | None, _doc("The id that the provider gave this service.")] = None
-    oidc_client_secret: Annotated[Secret | None, _doc("The secret that belongs to the client's id.")] = None
+    oidc_client_id: Annotated[str | None, doc("The id that the provider gave this service.")] = None
+    oidc_client_secret: Annotated[Secret | None, doc("The secret that belongs to the client's id.")] = None
     oidc_scope: Annotated[
-        str, _doc("Scopes that the provider is asked for; some providers need another one for groups.")
+        str, doc("Scopes that the provider is asked for; some providers need another one for groups.")
     ] = "openid email"
     oidc_operators: Annotated[
         str | None,
-        _doc(
+        doc(
             "Who may sign in as an operator: e-mail addresses that the provider has verified, and `claim=value` of the "
             "ID token (`anna@example.com, groups=operators`). Nobody by default."
         ),
     ] = None
-    oidc_support: Annotated[str | None, _doc("Who may sign in with the role Support, in the same form.")] = (
+    oidc_support: Annotated[str | None, doc("Who may sign in with the role Support, in the same form.")] = (
         None
     )
-    oidc_viewers: Annotated[str | None, _doc("Who may sign in with read-only access, in the same form.")] = (
+    oidc_viewers: Annotated[str | None, doc("Who may sign in with read-only access, in the same form.")] = (
         None
     )
 
@@ -298,95 +265,25 @@ _URLS: Final = {
 }
 """URLs: an example, and a pattern that reports a malformed one at the start rather than at its first use."""
 
-_SWITCHES: Final = {"on": "true", "off": "false", "yes": "true", "no": "false"}
-
 
 def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
     """Return the settings of `MERCATO_…` variables; `overrides` that aren't None come from the command line.
 
     Raises SettingsError that lists every unknown name and every invalid value.
     """
-    faults: list[str] = []
-    values: dict[str, Any] = {}
-    for variable in sorted(environment):
-        is_ours = variable.startswith(PREFIX) and not variable.startswith(TEST_PREFIX)
-        name = variable.removeprefix(PREFIX).lower()
-        if is_ours and name in Settings.__struct_fields__:
-            values[name] = environment[variable]
-        elif is_ours and variable not in CLIENT_VARIABLES:
-            faults.append(_unknown(variable, name))
-    options = {name: value for name, value in overrides.items() if value is not None}
-    settings: dict[str, Any] = {}
-    for name, value in (values | options).items():
-        label = f"--{name.replace('_', '-')}" if name in options else f"{PREFIX}{name.upper()}"
-        try:
-            settings[name] = _parse(name, value)
-        except ValueError as fault:
-            faults.append(f"{label}: {fault}")
-    if faults:
-        raise SettingsError("\n".join(faults))
-    return Settings(**settings)
+    return settings.load(Settings, environment, fault_of=_fault_of, all_are_known=True, **overrides)
 
 
-def _unknown(variable: str, name: str) -> str:
-    import difflib  # not needed by a start without faults
-
-    close = difflib.get_close_matches(name, Settings.__struct_fields__, n=1)
-    hint = f"Did you mean {PREFIX}{close[0].upper()}?" if close else "Remove it from the environment."
-    return f"{variable} is not a setting. {hint}"
-
-
-def _parse(name: str, value: Any) -> Any:
-    """Return the value of a setting. Raises ValueError, whose message never contains a value that may be secret."""
-    kind = next(field.type for field in msgspec.structs.fields(Settings) if field.name == name)
-    info = msgspec.inspect.type_info(kind)
-    while isinstance(info, msgspec.inspect.Metadata):
-        info = info.type
-    if value == "":
-        if isinstance(info, msgspec.inspect.UnionType) and info.includes_none:
-            return None
-        # An empty host would listen on every address.
-        raise ValueError("It is empty. Leave it out for the default.")
-    if isinstance(info, msgspec.inspect.BoolType) and isinstance(value, str):
-        value = _SWITCHES.get(value.lower(), value)
-    try:
-        parsed = msgspec.convert(value, kind, strict=False, dec_hook=_convert_ours)
-    except msgspec.ValidationError:
-        raise ValueError(_allowed(info)) from None
+def _fault_of(name: str, value: Any) -> str | None:
+    """Return what is wrong with a URL or a list, None if nothing is."""
     if name in _URLS:
         example, pattern = _URLS[name]
-        text = parsed.reveal() if isinstance(parsed, Secret) else parsed
-        if re.fullmatch(pattern, text, re.IGNORECASE) is None:
-            raise ValueError(f"Write it as {example}.")
-    elif name in _LIST_CHECKS:
-        faults = [fault for entry in parsed.split(",") if (fault := _LIST_CHECKS[name](entry.strip()))]
-        if faults:
-            raise ValueError(" ".join(faults))
-    return parsed
-
-
-def _allowed(info: msgspec.inspect.Type) -> str:
-    """Return how to write a value of this type."""
-    match info:
-        case msgspec.inspect.BoolType():
-            return "Write on or off."
-        case msgspec.inspect.LiteralType(values=values):
-            return f"Write one of: {', '.join(str(value) for value in values)}."
-        case msgspec.inspect.IntType(ge=least, le=most):
-            return f"Write a whole number from {least} to {most}."
-        case msgspec.inspect.FloatType(ge=least, gt=above, le=most):
-            lower = f"above {above}" if least is None else f"of at least {least}"
-            return f"Write a number {lower}, at most {most}."
-        case _:
-            return "Write three capital letters, such as EUR."  # a currency
-
-
-def _convert_ours(kind: type, value: Any) -> Any:
-    if kind is Secret:
-        return value if isinstance(value, Secret) else Secret(str(value))
-    if kind is Path:
-        return Path(value)
-    raise TypeError(kind)
+        text = value.reveal() if isinstance(value, Secret) else value
+        return None if re.fullmatch(pattern, text, re.IGNORECASE) else f"Write it as {example}."
+    if name in _LIST_CHECKS:
+        faults = [fault for entry in value.split(",") if (fault := _LIST_CHECKS[name](entry.strip()))]
+        return " ".join(faults) or None
+    return None
 
 
 def _network_fault(text: str) -> str | None:

@@ -1,42 +1,33 @@
-"""`mercato certify`: checks an implementation, explains what fails, and signs the report."""
+"""`mercato certify`: a merchant, as the tools do it; a storefront, against a service of its own; and reports."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Final
-from uuid import UUID
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from mercato.cli import FAILED, UNUSABLE, UnusableError
-from mercato.cli.certify_report import (
-    CheckDisplay,
-    Signer,
-    check_writable,
-    get_signer,
-    print_checks,
-    report_of,
-    write_report,
-)
-from mercato.cli.inputs import check_secrets, read_secret, read_valid_document, settings
-from mercato.cli.options import BearerToken, DataDir, Json, between, group
-from mercato.cli.output import note, print_json, say, wrap
-from mercato.tools.certify.merchant.certification import MERCHANT, certify_merchant
-from mercato.tools.certify.merchant.context import MerchantOptions
-from mercato.tools.certify.storefront.certification import (
+from mercato.local.storefront.certification import (
     SECONDS,
     STOREFRONT,
     StorefrontOptions,
     certify_storefront,
 )
-from mercato.tools.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
-from mercato.tools.certify.suite import Check, Suite, UnusableTargetError, without_credentials
-from mercato_catalog.model import NO_ONBOARDING
-from mercato_contract import clock
-from mercato_contract.certification import CheckOutcome, UnsignedReport
-from mercato_contract.decoding.checks import uri_fault
-from mercato_contract.stores import timezone_fault
+from mercato.local.storefront.drivers import CommandDriver, Driver, ManualDriver
+from mercato_tools.certify.suite import without_credentials
+from mercato_tools.cli import UnusableError
+from mercato_tools.cli.certify import (
+    ListOption,
+    Only,
+    ReportFile,
+    Secret,
+    Unsigned,
+    get_secret,
+    get_url,
+    run_checks,
+    select_checks,
+)
+from mercato_tools.cli.certify_report import print_checks
+from mercato_tools.cli.options import BearerToken, DataDir, Json, between, group
+from mercato_tools.cli.output import note
 
 KEY: Final = "mk_marketfront_certify"
 """Valid only at the service that this command runs."""
@@ -54,92 +45,15 @@ MANUAL_SECONDS: Final = 3600.0
 
 certify = group("certify", "Certify an implementation: merchant, storefront; verify a report.")
 certify.command(
-    "mercato.cli.certify_report:verify",
+    "mercato_tools.cli.certify:merchant",
+    name="merchant",
+    help="Send correct and forged webhooks to a merchant's receiver, and check what it answers.",
+)
+certify.command(
+    "mercato.cli.reports:verify",
     name="verify",
     help="Check the signature of a report, and say who signed it.",
 )
-
-Only = Annotated[
-    list[str] | None,
-    Parameter(help="Run the checks whose id contains this, or matches it with * and ?; may be repeated."),
-]
-ListOption = Annotated[bool, Parameter(name="--list", help="List the checks and stop.")]
-ReportFile = Annotated[Path | None, Parameter(help="Write the signed report to this file.")]
-Unsigned = Annotated[bool, Parameter(negative="", help="Don't sign the report: no key is needed.")]
-Secret = Annotated[
-    str | None, Parameter(help="The signing secret: whsec_…, @FILE, or @- for standard input's first line.")
-]
-
-
-@certify.command
-def merchant(
-    *,
-    webhook_url: str | None = None,
-    secret: Secret = None,
-    catalog: str | None = None,
-    token: BearerToken = None,
-    partner_store_id: str = "certify-1",
-    store_id: UUID | None = None,
-    onboarding: Annotated[UUID, Parameter(show_default=False)] = NO_ONBOARDING,
-    timezone: str = "UTC",
-    sold_out: list[UUID] | None = None,
-    declined_card: str | None = None,
-    only: Only = None,
-    list_: ListOption = False,
-    json: Json = False,
-    report: ReportFile = None,
-    unsigned: Unsigned = False,
-    data_dir: DataDir = None,
-) -> int:
-    """Send correct and forged webhooks to a merchant's receiver, and check what it answers.
-
-    This places orders: use a test system. Exit code 0: no check failed; 1: some failed; 2: there is nothing to check.
-
-    Args:
-        webhook_url: The webhookUrl of your registration.
-        catalog: Your catalog: its URL, which is checked too, or a file.
-        token: Bearer token of webhooks; @- reads it from standard input.
-        partner_store_id: The store of the orders.
-        store_id: Its id in the network, if your receiver checks that.
-        onboarding: Its onboardingId, if the catalog has ids that aren't UUIDs.
-        timezone: The store's time zone: orders have only items that are on sale now.
-        sold_out: An item that is sold out now; may be repeated.
-        declined_card: A card token that the bank declines.
-
-    """
-    checks = _select(MERCHANT, only)
-    if list_:
-        print_checks(MERCHANT, checks, json=json)
-        return 0
-    url = _url(webhook_url, "--webhook-url")
-    fault = timezone_fault(timezone)
-    if fault is not None:
-        raise UnusableError(fault.replace("timezone", "--timezone", 1))
-    from_url = catalog is not None and catalog.lower().startswith(("http://", "https://"))
-    options = MerchantOptions(
-        webhook_url=url,
-        secret=_secret(secret),
-        token=token,
-        catalog_url=_url(catalog, "--catalog") if from_url else None,
-        document=None if catalog is None or from_url else read_valid_document(catalog, settings()).body,
-        partner_store_id=partner_store_id,
-        store_id=store_id or clock.new_id(),
-        onboarding_id=onboarding,
-        timezone=timezone,
-        sold_out=tuple(sold_out or ()),
-        declined_card=declined_card,
-    )
-    work = partial(certify_merchant, options, checks)
-    return _run(
-        MERCHANT,
-        "merchant",
-        without_credentials(url),
-        work,
-        json=json,
-        report=report,
-        unsigned=unsigned,
-        data_dir=data_dir,
-    )
 
 
 @certify.command
@@ -174,7 +88,7 @@ def storefront(
         key: The API key for your storefront.
 
     """
-    checks = _select(STOREFRONT, only)
+    checks = select_checks(STOREFRONT, only)
     if list_:
         print_checks(STOREFRONT, checks, json=json)
         return 0
@@ -188,8 +102,8 @@ def storefront(
     options = StorefrontOptions(
         key=key,
         driver=_driver(command, listen),
-        event_url=None if event_url is None else _url(event_url, "--event-url"),
-        secret=None if event_url is None else _secret(secret),
+        event_url=None if event_url is None else get_url(event_url, "--event-url"),
+        secret=None if event_url is None else get_secret(secret),
         token=token,
         order_url=None if order_url is None else _order_url(order_url),
         seconds=SECONDS if listen is None else MANUAL_SECONDS,
@@ -202,7 +116,7 @@ def storefront(
     # The service that runs in this process logs nothing unless it fails.
     configure_logs(level="error", form="console")
     work = partial(certify_storefront, options, checks)
-    return _run(
+    return run_checks(
         STOREFRONT,
         "storefront",
         ", ".join(targets),
@@ -212,57 +126,6 @@ def storefront(
         unsigned=unsigned,
         data_dir=data_dir,
     )
-
-
-def _run(
-    suite: Suite[Any],
-    kind: str,
-    target: str,
-    work: Callable[[Callable[[CheckOutcome], None]], Coroutine[Any, Any, tuple[CheckOutcome, ...]]],
-    *,
-    json: bool,
-    report: Path | None,
-    unsigned: bool,
-    data_dir: Path | None,
-) -> int:
-    """Run the checks, which report each outcome to a callback; show, sign and write the results.
-
-    Returns the exit code.
-    """
-    if report is not None:
-        check_writable(report)
-    # Opened first: a missing key must not show only after all the checks.
-    signer = get_signer(data_dir) if (json or report is not None) and not unsigned else None
-    display, began = None if json else CheckDisplay(suite), clock.now()
-    if display is not None:
-        say(*wrap(f"Certifying the {kind}: {target}"))
-    try:
-        outcomes = asyncio.run(work(_ignore if display is None else display.show))
-    except UnusableTargetError as error:
-        raise UnusableError(str(error)) from None
-    found = report_of(kind, target, began, outcomes)
-    if display is not None:
-        display.end(outcomes)
-    final = UnsignedReport(report=found) if signer is None else signer.sign(found)
-    if report is not None:
-        write_report(final, report)
-    if display is None:
-        print_json(final)
-    elif report is not None:
-        say(*_written(report, signer))
-    if found.counts.failed:
-        return FAILED
-    return 0 if found.counts.passed else UNUSABLE
-
-
-def _written(report: Path, signer: Signer | None) -> list[str]:
-    if signer is None:
-        return [f"The report is in {report}. It isn't signed."]
-    return [f"The signed report is in {report}.", *wrap(f"It is signed with {signer}.")]
-
-
-def _ignore(_outcome: CheckOutcome) -> None:
-    """With --json only the report is printed."""
 
 
 def _driver(command: str | None, listen: int | None) -> Driver | None:
@@ -277,35 +140,8 @@ def _driver(command: str | None, listen: int | None) -> Driver | None:
     )
 
 
-def _select(suite: Suite[Any], only: Sequence[str] | None) -> tuple[Check[Any], ...]:
-    """Return the selected checks. Raises UnusableError when there are none."""
-    checks = suite.select(only or ())
-    if not checks:
-        raise UnusableError(f"No check matches {', '.join(only or ())}. List them all with --list.")
-    return checks
-
-
-def _url(text: str | None, option: str) -> str:
-    """Return an absolute URL. Raises UnusableError."""
-    fault = f"Give {option}." if text is None else uri_fault(text, option)
-    if text is None or fault is not None:
-        raise UnusableError(fault)
-    return text
-
-
 def _order_url(text: str) -> str:
     if "{orderId}" not in text:
         raise UnusableError("--order-url needs {orderId} in place of the order's id.")
-    _url(text.replace("{orderId}", "0"), "--order-url")
+    get_url(text.replace("{orderId}", "0"), "--order-url")
     return text
-
-
-def _secret(text: str | None) -> str:
-    """Return a signing secret, read from where it is. Raises UnusableError."""
-    if text is None:
-        raise UnusableError(
-            "Give the signing secret with --secret: whsec_…, @FILE, or @- for standard input."
-        )
-    secret = read_secret(text)
-    check_secrets([secret])
-    return secret

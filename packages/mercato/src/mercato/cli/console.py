@@ -5,10 +5,8 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from mercato.cli import UnusableError
 from mercato.cli.address import find_address, local_url
-from mercato.cli.options import DataDir, Json, group
-from mercato.cli.output import note, print_json, print_table, say, view
+from mercato.cli.output import print_table
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.sign_in import people, sessions
 from mercato.features.sign_in.model import Grant
@@ -19,6 +17,9 @@ from mercato.settings import Settings
 from mercato_contract import clock
 from mercato_contract.texts import count_of
 from mercato_contract.wire import Instant, Wire, redacted, rfc3339
+from mercato_tools.cli import UnusableError
+from mercato_tools.cli.options import DataDir, Json, group
+from mercato_tools.cli.output import note, print_json, say, view
 
 console = group("console", "The console: sign in, invite people, end sessions.")
 

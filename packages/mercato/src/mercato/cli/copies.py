@@ -12,9 +12,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from sqlalchemy.exc import SQLAlchemyError
 
-from mercato.cli import UnusableError
-from mercato.cli.options import DataDir, Json, group
-from mercato.cli.output import note, print_json, print_objects, say
+from mercato.cli.output import print_objects
 from mercato.cli.session import opened
 from mercato.features.partners.vault import FILE
 from mercato.features.schema import SCHEMA
@@ -27,6 +25,9 @@ from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.db.migrate import find_revision
 from mercato.platform.db.url import database_url, is_postgresql, sqlite_path
 from mercato.settings import Settings, load
+from mercato_tools.cli import UnusableError
+from mercato_tools.cli.options import DataDir, Json, group
+from mercato_tools.cli.output import note, print_json, say
 
 
 def backup(file: Path | None = None, /, *, made: bool = False, data_dir: DataDir = None) -> None:

@@ -4,29 +4,15 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from mercato.cli import UnusableError
-from mercato.cli.options import (
-    MAX_LISTED,
-    After,
-    DataDir,
-    Duration,
-    Json,
-    KeyName,
-    OnlyPartner,
-    PartnerName,
-    group,
-)
+from mercato.cli.options import MAX_LISTED, After, Duration, KeyName, OnlyPartner, PartnerName
 from mercato.cli.output import (
     Column,
     OutFile,
     SecretFile,
-    note,
     print_from_first,
-    print_json,
     print_objects,
     print_table,
     secret_file,
-    view,
 )
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.orders.search import enqueue_reindex
@@ -37,6 +23,9 @@ from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
 from mercato.features.sign_in import people
 from mercato_contract import clock
 from mercato_contract.wire import Instant, Wire, instant, redacted
+from mercato_tools.cli import UnusableError
+from mercato_tools.cli.options import DataDir, Json, group
+from mercato_tools.cli.output import note, print_json, view
 
 key = group("key", "API keys: create, list, roll, revoke.")
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from mercato.cli import FAILED, INTERRUPTED
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
-from mercato.tools.demo.context import DemoContext, ProofFailed
-from mercato.tools.demo.merchant import run_demo
+from mercato.local.demo.context import DemoContext, ProofFailed
+from mercato.local.demo.merchant import run_demo
 from mercato_client.testing.caller import Caller
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_client.testing.storefront import StorefrontDouble
+from mercato_tools.cli import FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
-    from mercato.tools.demo.context import Watch
-    from mercato.tools.local import LocalService
+    from mercato.local.demo.context import Watch
+    from mercato.local.service import LocalService
 
 POS: Final = "Sandbox POS"
 SHOP: Final = "Sandbox Storefront"
@@ -166,8 +166,8 @@ async def _tell(display: DemoDisplay, *, keep: bool) -> int:
 @asynccontextmanager
 async def _context(display: DemoDisplay) -> "AsyncIterator[tuple[DemoContext, LocalService]]":
     """Run everything on free loopback ports until the block ends; the environment isn't read."""
+    from mercato.local.service import temporary_service
     from mercato.platform.telemetry import configure_logs
-    from mercato.tools.local import temporary_service
 
     configure_logs(level="error", form="console")
     async with (

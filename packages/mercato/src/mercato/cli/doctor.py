@@ -6,15 +6,17 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from mercato.cli import FAILED, UNUSABLE
-from mercato.cli.failures import DIFFERS_ADVICE, explain
-from mercato.cli.options import DataDir, Json
-from mercato.cli.output import finding, print_json, say
+from mercato.cli.failures import DIFFERS_ADVICE
 from mercato.cli.session import opened
 from mercato.features.doctor import Check, Remedy, State, checks
-from mercato.settings import Settings, SettingsError, load
+from mercato.settings import Settings, load
 from mercato_contract import clock
 from mercato_contract.wire import Wire
+from mercato_tools.cli import FAILED, UNUSABLE
+from mercato_tools.cli.failures import explain
+from mercato_tools.cli.options import DataDir, Json
+from mercato_tools.cli.output import finding, print_json, say
+from mercato_tools.settings import SettingsError
 
 _REMEDIES: Final = {
     Remedy.CREATE_TABLES: "Create them with: mercato migrate",

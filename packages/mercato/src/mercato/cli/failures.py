@@ -1,6 +1,5 @@
-"""Messages of commands that fail: what happened and what to do. Only bugs show a traceback."""
+"""Messages of the operators' commands that fail: what happened and what to do."""
 
-import errno
 import os
 import shlex
 import sqlite3
@@ -8,9 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import asyncpg
-from msgspec import Struct
 
-from mercato.cli import FAILED, UNUSABLE, CommandFailedError, UnusableError
 from mercato.features.partners.model import (
     AccountError,
     InactiveKeyError,
@@ -28,8 +25,9 @@ from mercato.platform.db.errors import UnusableUrl, is_unavailable
 from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer
 from mercato.platform.db.search import UnknownIdError
 from mercato.platform.telemetry.tracing import TracingUnavailableError
-from mercato.settings import SettingsError
-from mercato_contract.refusals import Problem
+from mercato_tools.cli import UNUSABLE, UnusableError
+from mercato_tools.cli.extensions import Failure
+from mercato_tools.cli.failures import sentence
 
 _UNAVAILABLE: Final = (
     "The database is busy or unavailable, so nothing was changed. Check that it is running, then try again."
@@ -50,20 +48,6 @@ def no_data_dir(data_dir: Path, error: OSError) -> UnusableError:
     )
 
 
-def cannot_listen(error: OSError | UnicodeError, host: str, port: int) -> UnusableError:
-    """Return the error for an address that can't be bound; it names the host or the port."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number == errno.EADDRINUSE:
-        return UnusableError(
-            f"Port {port} is taken. Choose another one with --port; --port 0 takes a free one."
-        )
-    if number in {errno.EACCES, errno.EPERM}:
-        return UnusableError(f"This user may not listen on port {port}. Choose one above 1023 with --port.")
-    return UnusableError(
-        f"{host} isn't an address of this machine to listen on. Use 127.0.0.1, or 0.0.0.0 for all."
-    )
-
-
 DIFFERS_ADVICE: Final = (
     "A version from before the first release made it, or somebody has changed its tables. Run the version that made "
     "it. Or keep a copy (mercato backup; pg_dump for PostgreSQL), name another data directory or MERCATO_DATABASE_URL "
@@ -71,40 +55,21 @@ DIFFERS_ADVICE: Final = (
 )
 
 
-class Failure(Struct, frozen=True):
-    """The text for standard error, and the exit code."""
-
-    message: str
-    code: int = FAILED
-
-
 def explain(error: Exception) -> Failure | None:
-    """Return the message for an error; None for a bug, which should show its traceback."""
+    """Return the message for an error of the service or its database, None for any other."""
     match error:
-        case UnusableError() | SettingsError() | UnusableUrl():
+        case UnusableUrl():
             return Failure(str(error), UNUSABLE)
-        case (
-            CommandFailedError()
-            | TracingUnavailableError()
-            | UnknownIdError()
-            | VaultError()
-            | BackupError()
-            | CopyError()
-        ):
+        case TracingUnavailableError() | UnknownIdError() | VaultError() | BackupError() | CopyError():
             return Failure(str(error))
         case AccountError():
             return Failure(f"{error} {_next_step(error)}".rstrip())
-        case Problem():
-            return Failure("\n".join(dict.fromkeys(fault.message for fault in error.errors)) or error.detail)
         case SchemaIsNewer():
-            return Failure(f"{_sentence(str(error))} Install a newer version of mercato.")
+            return Failure(f"{sentence(str(error))} Install a newer version of mercato.")
         case SchemaDiffers():
             return Failure(f"{error} Nothing was changed. {DIFFERS_ADVICE}")
         case ConnectionError() | TimeoutError():
             return Failure(_UNAVAILABLE)
-        case OSError():
-            cause_text = error.strerror or str(error) or type(error).__name__
-            return Failure(_sentence(f"{error.filename}: {cause_text}" if error.filename else cause_text))
     return _of_database(error)
 
 
@@ -137,7 +102,7 @@ def _of_database(error: Exception) -> Failure | None:
         if not is_unavailable(error):
             return None
         named = f" {_NAMED}" if "MERCATO_DATABASE_URL" in os.environ else ""
-        return Failure(f"{_sentence(str(error))}{named} {_UNAVAILABLE}")
+        return Failure(f"{sentence(str(error))}{named} {_UNAVAILABLE}")
     # Only the first line: the rest may quote a row's values.
     cause_text = (str(cause).splitlines() or [type(cause).__name__])[0]
     if (
@@ -151,7 +116,7 @@ def _of_database(error: Exception) -> Failure | None:
     # from connecting, but a person wants to know that the file is damaged or the password wrong.
     if is_unavailable(cause) and "unable to open" not in cause_text:
         return Failure(_UNAVAILABLE)
-    message = f"The database cannot be used: {_sentence(cause_text)}"
+    message = f"The database cannot be used: {sentence(cause_text)}"
     if "readonly" in cause_text or "unable to open" in cause_text:
         message += " This user must be allowed to read and to write its file and its directory."
     if "not a database" in cause_text or "malformed" in cause_text:
@@ -167,8 +132,3 @@ def _find_driver_error(error: BaseException) -> BaseException | None:
             return cause
         cause = getattr(cause, "orig", None) or cause.__cause__
     return None
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

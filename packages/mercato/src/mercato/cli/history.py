@@ -7,8 +7,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, Since, group
-from mercato.cli.output import Column, format_detail, members_of, print_table_page, view
+from mercato.cli.options import PAGE, Limit, OnlyPartner, Since
+from mercato.cli.output import Column, format_detail, members_of, print_table_page
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners.queries import find_names, find_prefixes
 from mercato.features.requests.queries import Filter, list_refused
@@ -17,6 +17,8 @@ from mercato.platform.db.audit import AuditEntry, list_entries
 from mercato.platform.db.engine import Read
 from mercato_contract.requests import RefusedRequest
 from mercato_contract.wire import parse_uuid
+from mercato_tools.cli.options import DataDir, Json, group
+from mercato_tools.cli.output import view
 
 
 class Names(Struct, frozen=True):

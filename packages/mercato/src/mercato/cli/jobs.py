@@ -3,18 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from mercato.cli import FAILED, UnusableError
-from mercato.cli.options import MAX_LISTED, DataDir, Json, Limit, group
-from mercato.cli.output import (
-    format_instant,
-    members_of,
-    note,
-    print_json,
-    print_objects,
-    sanitize,
-    say,
-    wrap,
-)
+from mercato.cli.options import MAX_LISTED, Limit
+from mercato.cli.output import format_instant, members_of, print_objects
 from mercato.cli.session import opened
 from mercato.platform.jobs import (
     MAX_MEASURED,
@@ -27,6 +17,9 @@ from mercato.platform.jobs import (
 )
 from mercato.services import Core
 from mercato_contract.texts import count_of
+from mercato_tools.cli import FAILED, UnusableError
+from mercato_tools.cli.options import DataDir, Json, group
+from mercato_tools.cli.output import note, print_json, sanitize, say, wrap
 
 job = group("job", "Background work: list, revive.")
 

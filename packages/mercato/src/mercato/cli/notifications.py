@@ -8,8 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from mercato.app import address_policy
-from mercato.cli.options import DataDir, Json, group
-from mercato.cli.output import note, print_facts, print_json, print_table
+from mercato.cli.output import print_facts, print_table
 from mercato.cli.session import opened
 from mercato.features.webhooks.endpoints import WebhookEndpoints, list_endpoints
 from mercato.features.webhooks.model import AS_OPERATORS
@@ -18,6 +17,8 @@ from mercato.platform.telemetry import tracing
 from mercato.services import Core
 from mercato_contract.pages import Page
 from mercato_contract.webhooks import MAX_ENDPOINTS, WebhookEndpoint, WebhookEndpointRequest
+from mercato_tools.cli.options import DataDir, Json, group
+from mercato_tools.cli.output import note, print_json
 
 notification = group("notification", "Operators' webhooks about partners that fail: add, list, test, remove.")
 

@@ -1,18 +1,16 @@
-"""Arguments and options that several commands share. Each command's docstring has the rest of their help."""
+"""Arguments and options that several of the operators' commands share, beside those of the tools."""
 
 import re
-import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from cyclopts import App, Parameter, Token
+from cyclopts import Parameter, Token
 
-from mercato.cli import UnusableError
 from mercato_contract import clock
 from mercato_contract.wire import parse_instant
+from mercato_tools.cli.options import BearerToken, between
 
 MAX_LISTED: Final = 1000
 """The largest `--limit`. A larger one is refused: a list that is cut silently looks complete."""
@@ -22,21 +20,6 @@ PAGE: Final = 50
 
 _DURATION: Final = re.compile(r"(\d{1,5})([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-def group(name: str, text: str) -> App:
-    """Return a group of commands, whose flags have no --no-… form."""
-    return App(name=name, help=text, default_parameter=Parameter(negative=()))
-
-
-def between(option: str, minimum: float, maximum: float, unit: str = "") -> Parameter:
-    """Return a parameter that refuses other numbers and NaN."""
-
-    def check(_type: Any, value: float | None) -> None:
-        if value is not None and not minimum <= value <= maximum:
-            raise UnusableError(f"{option} is from {minimum:g} to {maximum:g}{unit}.")
-
-    return Parameter(validator=check)
 
 
 def _duration(_type: Any, tokens: Sequence[Token]) -> timedelta:
@@ -65,30 +48,11 @@ def _instant(tokens: Sequence[Token], example: str, sign: int) -> datetime:
     return instant
 
 
-def _directory(_type: Any, tokens: Sequence[Token]) -> Path:
-    # An empty Path is the current directory, and an unset variable must not put a database there.
-    if not tokens[0].value:
-        raise ValueError("it is empty, leave it out for the default")
-    return Path(tokens[0].value)
-
-
-def _token(_type: Any, tokens: Sequence[Token]) -> str:
-    """Return a token; `@-` keeps it out of the shell's history and the list of processes."""
-    text = tokens[0].value
-    return sys.stdin.readline().strip() if text == "@-" else text
-
-
-DataDir = Annotated[
-    Path | None, Parameter(converter=_directory, help="Where the embedded database lives (./data).")
-]
-Json = Annotated[bool, Parameter(name="--json", help="JSON on standard output, for programs.")]
 Duration = Annotated[timedelta, Parameter(converter=_duration)]
 Since = Annotated[datetime, Parameter(converter=_since)]
 Until = Annotated[datetime, Parameter(converter=_until)]
 After = Annotated[UUID | None, Parameter(help="Begin after this id.")]
 Limit = Annotated[int, between("--limit", 1, MAX_LISTED)]
-Port = Annotated[int, between("--port", 0, 65_535)]
-Source = Annotated[str, Parameter(help="A file, a URL, or - for standard input.", allow_leading_hyphen=True)]
 PartnerName = Annotated[str, Parameter(help="The partner's id or name.")]
 OnlyPartner = Annotated[str | None, Parameter(help="Only this partner's: its id or name.")]
 OrderName = Annotated[str, Parameter(help="The order's id, or the beginning of it that lists show.")]
@@ -100,11 +64,6 @@ EventType = Annotated[
     ),
 ]
 KeyName = Annotated[str, Parameter(help="The key's id, its prefix as lists show it, or the key itself.")]
-Secrets = Annotated[
-    list[str] | None,
-    Parameter(help="A signing secret, @FILE, or @- for the first line of standard input; newest first."),
-]
-BearerToken = Annotated[str | None, Parameter(converter=_token)]
 WebhookToken = Annotated[
     BearerToken,
     Parameter(help="Bearer token that our webhooks carry to it; @- reads it from standard input."),

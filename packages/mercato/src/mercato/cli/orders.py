@@ -6,21 +6,8 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from mercato.cli import FAILED, UnusableError
-from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, OrderName, Since, group
-from mercato.cli.output import (
-    Column,
-    format_instant,
-    members_of,
-    note,
-    print_facts,
-    print_json,
-    print_table,
-    print_table_page,
-    sanitize,
-    say,
-    wrap,
-)
+from mercato.cli.options import PAGE, Limit, OnlyPartner, OrderName, Since
+from mercato.cli.output import Column, format_instant, members_of, print_facts, print_table, print_table_page
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.orders import operators
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
@@ -35,6 +22,9 @@ from mercato_contract.events import EventType
 from mercato_contract.orders import OrderState
 from mercato_contract.placements import CommerceLine
 from mercato_contract.texts import count_of
+from mercato_tools.cli import FAILED, UnusableError
+from mercato_tools.cli.options import DataDir, Json, group
+from mercato_tools.cli.output import note, print_json, sanitize, say, wrap
 
 order = group("order", "Orders: list, show, cancel.")
 

@@ -1,32 +1,26 @@
-"""What commands print: tables, facts, findings and JSON on standard output, notes on standard error.
+"""What the operators' commands print: tables, pages of lists, facts, and secrets.
 
 Secrets are shown once: on the screen, as JSON, or in a file that only its owner can read.
 """
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, TypeVar
+from typing import Annotated, Any, BinaryIO, Final
 
-import msgspec
 from cyclopts import Parameter
-from msgspec import Struct, UnsetType
+from msgspec import Struct
 from msgspec.structs import asdict
 
-from mercato.cli import UnusableError, command_name
 from mercato.cli.options import MAX_LISTED
-from mercato_contract.wire import Wire, as_json, instant
-
-W = TypeVar("W", bound=Wire)
-
-MAX_WIDTH: Final = 100
-"""Widest line of text: longer lines are hard to read."""
+from mercato_contract.wire import Wire, instant
+from mercato_tools.cli import UnusableError, command_name
+from mercato_tools.cli.output import cells, indented, note, print_json, sanitize, truncate
 
 PIPE_WIDTH: Final = 240
 """Columns of a table in a pipe, unless `COLUMNS` says how many."""
@@ -37,60 +31,8 @@ MIN_CUT: Final = 6
 UNBOUNDED: Final = 10**6
 """Wider than any table, to measure one."""
 
-_CONTROLS: Final = dict.fromkeys(
-    (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
-    "\N{REPLACEMENT CHARACTER}",
-)
-"""Control characters, and those that change the direction of the text."""
-
 
 # --- text -----------------------------------------------------------------------------------------
-
-
-def width() -> int:
-    """Return the width of text in columns."""
-    return max(40, min(MAX_WIDTH, shutil.get_terminal_size((80, 24)).columns))
-
-
-def sanitize(text: str) -> str:
-    """Return the text without control characters."""
-    return text.translate(_CONTROLS)
-
-
-def cells(text: str) -> int:
-    """Return the columns of the text; a Chinese character takes two."""
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def truncate(text: str, room: int) -> str:
-    """Return the text, cut to `room` columns."""
-    from rich.cells import set_cell_size
-
-    return text if cells(text) <= room else set_cell_size(text, max(0, room - 1)).rstrip() + "…"
-
-
-def wrap(text: str, *, indent: str = "", first: str | None = None) -> Iterator[str]:
-    """Yield lines that fit. A word longer than a line stays whole, so that it can be copied."""
-    line, empty = indent if first is None else first, True
-    for word in sanitize(text).split():
-        if not empty and cells(line) + 1 + cells(word) > width():
-            yield line
-            line, empty = indent, True
-        line += word if empty else f" {word}"
-        empty = False
-    yield line
-
-
-def finding(
-    text: str, advice: str | UnsetType | None = None, *, indent: str = "", first: str | None = None
-) -> list[str]:
-    """Return the lines of a finding, followed by its advice."""
-    lines = [*wrap(text, indent=indent, first=first)]
-    for line in (advice or "").splitlines():
-        lines += wrap(line, first=f"{indent}-> ", indent=f"{indent}   ")
-    return lines
 
 
 def format_instant(at: datetime | str | None) -> str:
@@ -105,17 +47,6 @@ def format_detail(detail: Mapping[str, Any]) -> str:
         f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in detail.items()
     )
-
-
-def say(*lines: str) -> None:
-    """Print lines."""
-    for line in lines:
-        print(line)
-
-
-def note(text: str) -> None:
-    """Print a message to standard error, apart from the command's result."""
-    print(text, file=sys.stderr)
 
 
 # --- tables and facts -----------------------------------------------------------------------------
@@ -262,18 +193,6 @@ def _cell(value: Any) -> str:
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def indented(value: Any) -> bytes:
-    """Return the value as indented JSON with a newline."""
-    return msgspec.json.format(as_json(value), indent=2) + b"\n"
-
-
-def print_json(value: Any) -> None:
-    """Print the value as indented JSON, alone on standard output."""
-    # JSON is UTF-8, whatever the terminal uses.
-    sys.stdout.flush()
-    sys.stdout.buffer.write(indented(value))
-
-
 def members_of(source: Struct, *, without: Collection[str] = (), **others: Any) -> dict[str, Any]:
     """Return a struct as a JSON object: names in camel case, instants as text; `others` add to it and override."""
     values = {name: value for name, value in (asdict(source) | others).items() if name not in without}
@@ -283,16 +202,6 @@ def members_of(source: Struct, *, without: Collection[str] = (), **others: Any) 
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.title() for word in rest)
-
-
-def view(kind: type[W], source: object, **members: Any) -> W:
-    """Return a wire struct of the source's attributes, instants as text; `members` override attributes."""
-    values = {
-        name: members[name] if name in members else getattr(source, name) for name in kind.__struct_fields__
-    }
-    return kind(
-        **{name: instant(value) if isinstance(value, datetime) else value for name, value in values.items()}
-    )
 
 
 OutFile = Annotated[

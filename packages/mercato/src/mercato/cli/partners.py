@@ -5,27 +5,8 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from mercato.cli import UnusableError
-from mercato.cli.options import (
-    MAX_LISTED,
-    After,
-    DataDir,
-    Json,
-    PartnerName,
-    WebhookOrigin,
-    WebhookToken,
-    group,
-)
-from mercato.cli.output import (
-    Column,
-    OutFile,
-    note,
-    print_facts,
-    print_from_first,
-    print_json,
-    secret_file,
-    view,
-)
+from mercato.cli.options import MAX_LISTED, After, PartnerName, WebhookOrigin, WebhookToken
+from mercato.cli.output import Column, OutFile, print_facts, print_from_first, secret_file
 from mercato.cli.session import opened
 from mercato.features import offboarding
 from mercato.features.partners import accounts, queries
@@ -38,6 +19,9 @@ from mercato.services import Core
 from mercato_contract import clock
 from mercato_contract.wire import Instant, Wire, redacted
 from mercato_outbound.guard import AddressPolicy, call_fault
+from mercato_tools.cli import UnusableError
+from mercato_tools.cli.options import DataDir, Json, group
+from mercato_tools.cli.output import note, print_json, view
 
 partner = group("partner", "Partners: organisations that use the network.")
 

@@ -1,7 +1,7 @@
 """`mercato serve`, `mercato worker` and `mercato migrate`: the processes of a network, as commands."""
 
 from mercato.cli import start
-from mercato.cli.options import DataDir
+from mercato_tools.cli.options import DataDir
 
 
 def serve(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from mercato.cli import UnusableError, command_name
 from mercato.cli.failures import no_data_dir
 from mercato.features.partners import accounts
 from mercato.features.schema import SCHEMA
@@ -19,6 +18,7 @@ from mercato.platform.db.url import database_url
 from mercato.platform.telemetry import configure_logs
 from mercato.platform.telemetry.context import WorkContext, set_context
 from mercato.settings import load
+from mercato_tools.cli import UnusableError, command_name
 
 if TYPE_CHECKING:
     from mercato.services import Core

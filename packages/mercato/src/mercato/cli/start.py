@@ -17,10 +17,10 @@ from typing import Any, Final
 import structlog
 from msgspec import Struct
 
-from mercato.cli import CommandFailedError, UnusableError, exit_with, report_failure
 from mercato.platform.processes import allow_open_files, return_memory
 from mercato.platform.telemetry import multiprocess
 from mercato.settings import Settings, load
+from mercato_tools.cli import CommandFailedError, UnusableError, exit_with, report_failure
 
 
 def serve(**given: Any) -> int:

@@ -4,16 +4,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from mercato.cli.options import PAGE, DataDir, Json, Limit, OnlyPartner, Since, StoreName, Until, group
-from mercato.cli.output import (
-    Column,
-    format_instant,
-    members_of,
-    note,
-    print_facts,
-    print_json,
-    print_table_page,
-)
+from mercato.cli.options import PAGE, Limit, OnlyPartner, Since, StoreName, Until
+from mercato.cli.output import Column, format_instant, members_of, print_facts, print_table_page
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.stores import operators
 from mercato.features.stores.operators import CallFailures, StoreDetail, StoreFilter, StoreSummary
@@ -23,6 +15,8 @@ from mercato.platform.db.search import shorten
 from mercato_contract import clock
 from mercato_contract.stores import StoreStatusUpdate, StoreStatusValue
 from mercato_contract.wire import instant
+from mercato_tools.cli.options import DataDir, Json, group
+from mercato_tools.cli.output import note, print_json
 
 store = group("store", "Stores: list, show, pause, resume.")
 

@@ -8,20 +8,8 @@ from uuid import UUID
 
 import msgspec
 
-from mercato.cli import FAILED, CommandFailedError, UnusableError
-from mercato.cli.options import PAGE, DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
-from mercato.cli.output import (
-    format_instant,
-    members_of,
-    note,
-    print_json,
-    print_page,
-    print_table,
-    sanitize,
-    say,
-    view,
-    wrap,
-)
+from mercato.cli.options import PAGE, EventType, Limit, OnlyPartner, PartnerName, Since
+from mercato.cli.output import format_instant, members_of, print_page, print_table
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Surface
@@ -40,10 +28,13 @@ from mercato_contract.texts import count_of
 from mercato_contract.webhooks import DeliveryAttempt, DeliveryStatus
 from mercato_contract.wire import Instant, Wire, redacted
 from mercato_outbound.guard import origin_of
+from mercato_tools.cli import FAILED, CommandFailedError, UnusableError
+from mercato_tools.cli.options import DataDir, Json, group
+from mercato_tools.cli.output import note, print_json, sanitize, say, view, wrap
 
 webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an endpoint.")
 webhooks.command(
-    "mercato.cli.signatures:explain", name="explain", help="Explain why a webhook's signature fails."
+    "mercato_tools.cli.signatures:explain", name="explain", help="Explain why a webhook's signature fails."
 )
 
 

@@ -14,27 +14,13 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.settings import Settings
 from mercato_catalog.model import Finding
 from mercato_catalog.validation.findings import Rule
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
 from mercato_contract.wire import instant_fault, parse_instant
-from mercato_outbound.results import PullLimits
 
 OPEN: Final = (RunStatus.QUEUED, RunStatus.PULLING, RunStatus.PROCESSING)
 """The states that aren't terminal."""
-
-
-def pull_limits(settings: Settings) -> PullLimits:
-    """Return the bounds of a catalog's pull."""
-    return PullLimits(
-        subject="catalog URL",
-        connect=settings.pull_connect_seconds,
-        total=settings.pull_seconds,
-        redirects=settings.pull_redirects,
-        max_raw=settings.pull_bytes,
-        max_decoded=settings.pull_decoded_bytes,
-    )
 
 
 class Owner(Struct, frozen=True):

@@ -1,1 +1,0 @@
-"""Tools for integrators: linter, importers, price proof, certification, demo, URL doctor. Some call a service."""

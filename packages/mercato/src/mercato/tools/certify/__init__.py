@@ -1,1 +1,0 @@
-"""Certification of partners' implementations: tables of checks, a runner, signed reports. It holds no service code."""
