@@ -34,11 +34,11 @@ def main() -> int:
     return code
 
 
-def runtime_packages(root: str) -> dict[str, str]:
+def runtime_packages(root: str, *extras: str) -> dict[str, str]:
     """Return the installed versions of a package's dependencies, transitively, without unrequested extras."""
     found: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
-    ahead = [(root, "")]
+    ahead = [(root, extra) for extra in ("", *extras)]
     while ahead:
         name, extra = ahead.pop()
         if (name, extra) in seen:

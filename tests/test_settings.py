@@ -7,7 +7,8 @@ import pytest
 
 from mercato.settings import Settings, load
 from mercato_contract.texts import Secret
-from mercato_tools.settings import SettingsError
+from mercato_tools import settings as tools
+from mercato_tools.settings import PREFIX, IngestSettings, SettingsError
 
 
 def test_without_variables_the_defaults_apply():
@@ -143,3 +144,21 @@ def test_an_invalid_value_stops_the_start_and_the_message_says_how_to_write_it(
     with pytest.raises(SettingsError) as caught:
         load({f"MERCATO_{name}": value})
     assert str(caught.value) == f"MERCATO_{name}: {advice}"
+
+
+def test_the_tools_read_the_settings_of_catalogs_and_leave_the_others_to_the_service():
+    environment = {"MERCATO_DEFAULT_CURRENCY": "EUR", "MERCATO_PULL_BYTES": "9", "MERCATO_PORT": "http"}
+    found = tools.load(IngestSettings, environment)
+    assert (found.default_currency, found.pull_limits.max_raw) == ("EUR", 9)
+
+
+def test_a_variable_that_is_nearly_a_setting_of_the_tools_is_refused():
+    with pytest.raises(
+        SettingsError, match=r"MERCATO_DEFAULT_CURENCY is not a setting\. Did you mean MERCATO_D"
+    ):
+        tools.load(IngestSettings, {"MERCATO_DEFAULT_CURENCY": "EUR"})
+
+
+@pytest.mark.parametrize("name", sorted({*Settings.__struct_fields__} - {*IngestSettings.__struct_fields__}))
+def test_no_setting_of_the_service_is_nearly_one_of_the_tools(name: str):
+    assert tools.load(IngestSettings, {f"{PREFIX}{name.upper()}": "anything"}) == IngestSettings()
