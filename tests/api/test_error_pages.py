@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from sqlalchemy import update
-from tests.api.trade import Trade, trade
+from tests.api.trade import Time, Trade, tea, trade
 from tests.databases import only_sqlite, sqlite_template
 from tests.ports import free_port
+from tests.quotes.quoting import Quoting
 from tests.service import CATALOG, MerchantServer, Service, merchant, service
 
 from mercato.features.catalogs import periods
 from mercato.features.events.sequencer import number
 from mercato.features.events.tables import sequencer
+from mercato.features.quotes.tables import quotes
 from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato_contract import clock
 from mercato_contract.problems import ORDER_ERROR_CODES, PROBLEMS
@@ -136,6 +138,20 @@ async def test_a_set_that_is_no_longer_kept_is_refused_as_its_page_says(
     assert await provoked("CATALOGSET_EXPIRED", here, tmp_path) == ["CATALOGSET_EXPIRED"]
 
 
+@needs_a_shell
+@only_sqlite
+@pytest.mark.parametrize("code", ["QUOTE_DECLINED", "QUOTE_EXPIRED"])
+async def test_a_quote_that_is_over_is_refused_as_its_page_says(
+    mercato: Service, database_kind: str, tmp_path: Path, shop: MerchantServer, code: str
+):
+    here = Quoting(await live(mercato, shop), Time())
+    quote = await here.quote(here.trade.order(tea()))
+    over: dict[str, Any] = {"state": "declined"} if code == "QUOTE_DECLINED" else {"expires_at": clock.now()}
+    async with mercato.app.db.write() as tx:
+        await tx.execute(update(quotes).values(content=None, **over))
+    assert await provoked(code, here.trade, tmp_path, QUOTE=str(quote.id)) == [code]
+
+
 def test_every_code_has_one_page_and_every_example_is_run():
     folder = resources.files("mercato.http.error_pages")
     pages = {
@@ -150,6 +166,8 @@ def test_every_code_has_one_page_and_every_example_is_run():
         "CATALOGSET_EXPIRED",
         "CURSOR_EXPIRED",
         "INTERNAL_ERROR",
+        "QUOTE_DECLINED",
+        "QUOTE_EXPIRED",
         "SERVICE_UNAVAILABLE",
     }
 

@@ -236,6 +236,9 @@ ORDER_NOT_FOUND: Final = ProblemKind("ORDER_NOT_FOUND", 404, "not_found", "No su
 ORDER_ALREADY_PLACED: Final = ProblemKind(
     "ORDER_ALREADY_PLACED", 409, "conflict", "This validated order was placed already"
 )
+QUOTE_NOT_FOUND: Final = ProblemKind("QUOTE_NOT_FOUND", 404, "not_found", "No such quote of this key")
+QUOTE_EXPIRED: Final = ProblemKind("QUOTE_EXPIRED", 409, "conflict", "The quote is no longer valid")
+QUOTE_DECLINED: Final = ProblemKind("QUOTE_DECLINED", 409, "conflict", "A person declined the order")
 ORDER_CLOSED: Final = ProblemKind("ORDER_CLOSED", 409, "conflict", "The order is closed")
 INVALID_STATUS_TRANSITION: Final = ProblemKind(
     "INVALID_STATUS_TRANSITION", 409, "conflict", "An order's status cannot go backward"

@@ -16,7 +16,7 @@ _seen: Final = re.compile(rf"[^\s\x00-\x20\x7f-\xa0{_IGNORABLE}]").search
 # Without the controls that are white space.
 _without_ignorable: Final = re.compile(rf"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{_IGNORABLE}]+").sub
 
-_SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/)[^\s/]{8,}")
+_SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/|/approve/)[^\s/]{8,}")
 
 
 def is_blank(text: str) -> bool:
@@ -46,7 +46,7 @@ def count_of(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return the text with *** in place of what follows the prefix of a key, token, secret or one-time link."""
+    """Return the text with *** after the prefix of a key, a token, a secret, a one-time link or an approval page."""
     return _SECRET.sub(r"\1***", text)
 
 

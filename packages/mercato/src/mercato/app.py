@@ -39,6 +39,10 @@ from mercato.features.partners.callers import PURPOSE, Callers, Tokens
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
 from mercato.features.partners.queries import StorageQuota
 from mercato.features.partners.vault import Vault
+from mercato.features.quotes import rules as quote_rules
+from mercato.features.quotes.approvals import Approvals
+from mercato.features.quotes.rules import ApprovalSecrets
+from mercato.features.quotes.service import Quotes
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
 from mercato.features.stores.catalogs import CatalogBodies, IdMappings, MenuPlaces
@@ -314,18 +318,30 @@ def build(
     ordering = _ordering(core, vault=vault, menus=menus, calls=calls, quota=quota, metrics=metrics)
     limiter = limiter_of(settings, now)
     waiters = Waiters(db)
+    callers = Callers(
+        db,
+        feed,
+        Tokens(vault.derive(PURPOSE)),
+        now,
+        timeout=timedelta(seconds=settings.database_pool_seconds),
+    )
+    quotes = Quotes(
+        db=db,
+        clock=now,
+        new_id=clock.new_id,
+        vault=vault,
+        secrets=ApprovalSecrets(vault.derive(quote_rules.PURPOSE)),
+        menus=menus,
+        validations=ordering.placements.validations,
+        placements=ordering.placements,
+        quota=quota,
+    )
     return Services(
         **vars(core),
         metrics=metrics,
         feed=feed,
         vault=vault,
-        callers=Callers(
-            db,
-            feed,
-            Tokens(vault.derive(PURPOSE)),
-            now,
-            timeout=timedelta(seconds=settings.database_pool_seconds),
-        ),
+        callers=callers,
         quota=quota,
         failures=Failures(now) if settings.rate_limits else None,
         visitors=Visitors(now) if settings.rate_limits else None,
@@ -367,6 +383,8 @@ def build(
             lifecycle=core.lifecycle,
             secrets=vault.derive(idempotency.PURPOSE),
         ),
+        quotes=quotes,
+        approvals=Approvals(quotes=quotes, callers=callers),
         worker=Worker(
             db,
             _handlers(core, ingest, TimezoneLookup(db, now), sender, ordering)

@@ -22,6 +22,8 @@ from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors
 from mercato.features.partners.queries import StorageQuota
 from mercato.features.partners.vault import Vault
+from mercato.features.quotes.approvals import Approvals
+from mercato.features.quotes.service import Quotes
 from mercato.features.requests.log import RequestLog
 from mercato.features.stores.cache import Menus, StoreCache
 from mercato.features.stores.catalogs import CatalogBodies, MenuPlaces
@@ -97,6 +99,8 @@ class Services(Core):
     cancellations: Cancellations
     resubmissions: Resubmissions
     adjustments: Adjustments
+    quotes: Quotes
+    approvals: Approvals
     worker: Worker
     write_probe: WriteProbe
     request_log: RequestLog

@@ -94,6 +94,7 @@ class Params(Struct, frozen=True, rename={"meta": "_meta", "revision": "protocol
     name: str | UnsetType = UNSET
     arguments: Raw = Raw(b"{}")
     cursor: str | None = None
+    inputResponses: Raw | UnsetType = UNSET  # noqa: N815  # as above
     revision: str | UnsetType = UNSET
 
 
@@ -118,7 +119,12 @@ class Request(Struct, frozen=True):
 
     @property
     def takes_urls(self) -> bool:
-        """Whether the client shows a person a URL that it is given (`elicitation` in the mode `url`)."""
+        """Whether the client shows a person a URL that it is given (`elicitation` in the mode `url`).
+
+        A client that repeats a call with the person's response isn't given the same URL again.
+        """
+        if self.params.inputResponses is not UNSET:
+            return False
         capabilities = self.params.meta.clientCapabilities
         elicitation = None if capabilities is UNSET else capabilities.get("elicitation")
         return isinstance(elicitation, dict) and "url" in elicitation

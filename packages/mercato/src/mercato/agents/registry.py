@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from mercato.agents import explanations, items, menus, stores
+from mercato.agents import explanations, items, menus, orders, stores
 from mercato.agents.tools import Tool, Tools
 from mercato.features.partners.model import Surface
 
-MODULES: Final[Iterable[Tools]] = (stores.tools, menus.tools, items.tools, explanations.tools)
+MODULES: Final[Iterable[Tools]] = (stores.tools, menus.tools, items.tools, orders.tools, explanations.tools)
 """The tools of each module, in the order in which agents read them."""
 
 TOOLS: Final[Mapping[Surface, Mapping[str, Tool]]] = {

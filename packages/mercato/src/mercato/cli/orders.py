@@ -16,6 +16,7 @@ from mercato.features.orders.privacy import LOG_SECONDS, erase_all, find_all
 from mercato.features.orders.search import contact_keys_of
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.orders.tables import orders as orders_table
+from mercato.features.quotes.privacy import erase_quotes
 from mercato.features.stores.operators import get_store_id
 from mercato.platform.db.search import shorten
 from mercato_contract.events import EventType
@@ -222,11 +223,13 @@ async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data
         raise UnusableError("--json goes with --dry-run: it lists the orders.")
     async with opened(data_dir) as core:
         async with core.db.read() as tx:
-            contacts = contact_keys_of(await core.open_vault(tx))
+            vault = await core.open_vault(tx)
+        contacts = contact_keys_of(vault)
         if dry_run:
             would = await find_all(core.db, name, contacts)
             _print_affected(would.orders, would.validations, json=json)
             return 0
+        await erase_quotes(core.db, vault, name)
         found, emptied = await erase_all(core.db, name, contacts)
     note(f"Erased from {count_of(found, 'order')}." if found else "No order belongs to this customer.")
     if emptied:

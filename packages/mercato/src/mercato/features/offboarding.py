@@ -20,6 +20,7 @@ from mercato.features.orders.tables import orders
 from mercato.features.partners import accounts
 from mercato.features.partners.model import OpenOrdersError
 from mercato.features.partners.tables import api_keys
+from mercato.features.quotes import queries as quotes
 from mercato.features.requests import queries as requests
 from mercato.features.sign_in import people
 from mercato.features.sign_in import sessions as console
@@ -39,7 +40,7 @@ STORES: Final = 50
 """Stores in one transaction."""
 
 ROWS: Final = 500
-"""Deliveries, events or refused requests in one transaction."""
+"""Deliveries, events, refused requests or quotes in one transaction."""
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
@@ -100,7 +101,12 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
     await suspend(db, partner_id, now=now)
     while await _delete_stores(db, partner_id):
         pass
-    for delete_some in (webhooks.delete_of_partner, events.delete_of_partner, requests.delete_of_partner):
+    for delete_some in (
+        webhooks.delete_of_partner,
+        events.delete_of_partner,
+        requests.delete_of_partner,
+        quotes.delete_of_partner,
+    ):
         more = True
         while more:
             async with db.write() as tx:

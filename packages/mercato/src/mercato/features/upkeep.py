@@ -1,6 +1,6 @@
 """Deletes rows whose retention is over, and enqueues the rewriting of search rows of an earlier release.
 
-Retention: superseded catalogs and their history, ended deliveries and runs, customers, used keys.
+Retention: superseded catalogs and their history, ended deliveries and runs, customers, quotes, used keys.
 """
 
 from asyncio import sleep
@@ -20,6 +20,8 @@ from mercato.features.orders import idempotency
 from mercato.features.orders.privacy import erase_before
 from mercato.features.orders.search import reindex_if_missing
 from mercato.features.partners import queries
+from mercato.features.quotes import queries as quotes
+from mercato.features.quotes.model import KEPT as QUOTES_KEPT
 from mercato.features.requests import log as requests
 from mercato.features.requests.queries import prune as prune_requests
 from mercato.features.sign_in import sessions as console
@@ -140,6 +142,8 @@ class Upkeep(Struct, frozen=True):
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
             lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
+            lambda tx: quotes.erase_expired(tx, now=now, limit=BATCH),
+            lambda tx: quotes.prune(tx, before=now - QUOTES_KEPT, limit=BATCH),
             lambda tx: erase_before(tx, before=customers_before, limit=BATCH),
             lambda tx: webhooks.prune_validations(tx, before=customers_before, limit=BATCH),
             lambda tx: queries.prune_stored_bytes(tx, now=now, limit=BATCH),

@@ -12,12 +12,12 @@ from uuid import UUID, uuid5
 from msgspec import Meta
 from msgspec.structs import replace
 
-from mercato.console.order_words import number_of
 from mercato.console.screen import MERCHANTS, Done, Field, Question, Screens, Visit
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.operators import describe_notice
 from mercato.features.orders.record import OrderRow, StoredAdjustment
 from mercato.features.orders.rules import adjustment_refusal
+from mercato.features.orders.sentences import number_of
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.errors import Conflict, IdempotencyKeyReused

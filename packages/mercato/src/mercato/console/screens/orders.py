@@ -9,7 +9,6 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from mercato.console.filters import partner_of, read_filters, store_of
-from mercato.console.order_words import facts_of, number_of, progress_of, sentence_of
 from mercato.console.screen import (
     EVERYBODY,
     OPERATORS,
@@ -29,6 +28,7 @@ from mercato.features.orders.operators import OrderRecipient
 from mercato.features.orders.privacy import mask_all
 from mercato.features.orders.record import OrderRow
 from mercato.features.orders.rules import adjustment_refusal
+from mercato.features.orders.sentences import facts_of, number_of, progress_of, sentence_of
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_names

@@ -12,7 +12,7 @@ it.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -75,18 +75,29 @@ MAX_TRIES: Final = 5
 """Transactions of one request: it starts again if another used its token, or if the store changed after the check."""
 
 
+OnStored = Callable[[Write, UUID], Awaitable[None]]
+"""Writes what belongs to an order, or refuses it by raising, in the transaction that stores the order of this id."""
+
+
 class PlacementContext(Struct, frozen=True, kw_only=True):
     """One Place request. `deadline` is the end of its calls, on the event loop's clock.
 
-    `make_origin` returns what a repeat needs to get the same refusal.
+    `body` is None if the request can only continue with an order that is stored. `make_origin` returns what a repeat
+    needs to get the same refusal.
     """
 
     caller: Caller
-    request: PlaceOrderRequest
+    body: PlaceOrderRequest | None
     keyed: KeyedRequest
+    on_stored: OnStored | None = None
     trace: str
     make_origin: MakeOrigin
     deadline: float
+
+    @property
+    def request(self) -> PlaceOrderRequest:
+        assert self.body is not None, "a request without a body stores no order"
+        return self.body
 
 
 class ClaimedKey(Struct, frozen=True):
@@ -144,23 +155,78 @@ class Placements(Struct, frozen=True):
 
         A refusal before the order is stored is raised, and leaves the key free for any request.
         """
-        context = PlacementContext(
+        keyed = self.keyed(
+            caller,
+            key,
+            sent=as_json(replace(request, payment=UNSET)) + canonical_payment(request.payment),
+            meaning=placement_meaning(request),
+        )
+        return await self.place_keyed(caller, request, keyed, trace=trace, make_origin=make_origin)
+
+    def keyed(self, caller: Caller, key: str, *, sent: bytes, meaning: bytes) -> KeyedRequest:
+        """Return what tells the repeats of a request from other requests with its key."""
+        return KeyedRequest(
+            partner_id=caller.partner_id,
+            key=key,
+            secrets=self.secrets,
+            sent=sent,
+            meaning=meaning,
+            lease=self.lease,
+        )
+
+    async def place_keyed(
+        self,
+        caller: Caller,
+        request: PlaceOrderRequest,
+        keyed: KeyedRequest,
+        *,
+        trace: str,
+        make_origin: MakeOrigin,
+        on_stored: OnStored | None = None,
+    ) -> OrderOutcome:
+        """Do what `place` does, for a request whose repeats may be told by less than its own bytes."""
+        context = self._context(caller, request, keyed, trace, make_origin, on_stored)
+        return await self._decided(context, self._claim_key(context))
+
+    async def resume(
+        self,
+        caller: Caller,
+        keyed: KeyedRequest,
+        refusal: RefusePlan,
+        *,
+        trace: str,
+        make_origin: MakeOrigin,
+    ) -> OrderOutcome:
+        """Return the outcome of an earlier request with the key, or continue with its order.
+
+        If there is neither, the refusal is raised, or OrderAlreadyPlaced for an order with its token.
+        """
+        context = self._context(caller, None, keyed, trace, make_origin, None)
+        return await self._decided(context, self._refuse(context, refusal))
+
+    def _context(
+        self,
+        caller: Caller,
+        body: PlaceOrderRequest | None,
+        keyed: KeyedRequest,
+        trace: str,
+        make_origin: MakeOrigin,
+        on_stored: OnStored | None,
+    ) -> PlacementContext:
+        return PlacementContext(
             caller=caller,
-            request=request,
-            keyed=KeyedRequest(
-                partner_id=caller.partner_id,
-                key=key,
-                secrets=self.secrets,
-                sent=as_json(replace(request, payment=UNSET)) + canonical_payment(request.payment),
-                meaning=placement_meaning(request),
-                lease=self.lease,
-            ),
+            body=body,
+            keyed=keyed,
+            on_stored=on_stored,
             trace=trace,
             make_origin=make_origin,
             deadline=asyncio.get_running_loop().time() + self.seconds,
         )
+
+    async def _decided(self, context: PlacementContext, first: Awaitable[State]) -> OrderOutcome:
+        """Go from the first state to the outcome."""
         try:
-            state = await self._claim_key(context)
+            state = await first
         except Problem as problem:
             self.activity.refused(problem.code)
             raise
@@ -182,21 +248,29 @@ class Placements(Struct, frozen=True):
                     await idempotency.release(tx, claim, now=self.clock())
                 raise
 
+    async def find_refusal(self, caller: Caller, request: PlaceOrderRequest) -> Problem | None:
+        """Return why an order with a token can't be placed now, by every change of its store; None if it can."""
+        plan = await self._plan_order(caller, request, in_force=True)
+        return plan.problem if isinstance(plan, RefusePlan) else None
+
     # --- planned: nothing is written yet ----------------------------------------------------------
 
     async def _plan(self, context: PlacementContext, *, in_force: bool = False) -> Plan:
+        return await self._plan_order(context.caller, context.request, in_force=in_force)
+
+    async def _plan_order(self, caller: Caller, request: PlaceOrderRequest, *, in_force: bool) -> Plan:
         """Return the plan; with `in_force`, by every change of the store that was committed before this call.
 
         Else an order with a token is checked against the cached store: it is stored only if the store's version is
         still the same. A refusal, and an order that its store validates, are always planned with `in_force`.
         """
-        token = context.request.validated_order_token
+        token = request.validated_order_token
         if token is None:
-            return await self._plan_untested(context.request)
+            return await self._plan_untested(request)
         plan: RefusePlan | StorePlan
         try:
-            check = await self.checker.check(context.request, in_force=in_force)
-            digest = digest_of(context.caller.partner_id, check)
+            check = await self.checker.check(request, in_force=in_force)
+            digest = digest_of(caller.partner_id, check)
             claims = self.tokens.verify(token, digest=digest, now=self.clock())
         except TokenExpired as problem:
             plan = RefusePlan(problem, problem.token_id)
@@ -206,7 +280,7 @@ class Placements(Struct, frozen=True):
             plan = plan_quoted(check, Quote(claims.sums, claims.estimated_ready_at), claims.token_id)
         match plan:
             case RefusePlan() if not in_force:
-                return await self._plan(context, in_force=True)
+                return await self._plan_order(caller, request, in_force=True)
             case _:
                 return plan
 
@@ -331,9 +405,11 @@ class Placements(Struct, frozen=True):
         self, tx: Write, context: PlacementContext, claim: Claim, plan: StorePlan, *, now: datetime
     ) -> State:
         """Store the order with its submission. If its store isn't called, the placement is answered at once."""
-        store = plan.check.store
+        store, order_id = plan.check.store, claim.order_id or self.new_id()
+        if context.on_stored is not None:
+            await context.on_stored(tx, order_id)
         order = new_order(
-            claim.order_id or self.new_id(),
+            order_id,
             plan,
             context.request,
             storefront_id=context.caller.partner_id,

@@ -233,7 +233,7 @@ async def find_orders(
         query = query.where(orders.c.id > after)
     rows = await tx.all(query.order_by(orders.c.id).limit(limit))
     last = rows[-1].id if len(rows) == limit else None
-    return [row.id for row in rows if _is(name, _customer.decode(row.customer))], last
+    return [row.id for row in rows if is_customer(name, _customer.decode(row.customer))], last
 
 
 async def find_orders_of_contact(
@@ -252,11 +252,11 @@ async def find_validations(
 ) -> tuple[list[UUID], UUID | None]:
     """Return the same of recorded validations."""
     rows = await list_validations(tx, after=after, limit=limit)
-    ids = [id_ for id_, body in rows if _is(name, _validate_body.decode(body).data.order.customer)]
+    ids = [id_ for id_, body in rows if is_customer(name, _validate_body.decode(body).data.order.customer)]
     return ids, rows[-1][0] if len(rows) == limit else None
 
 
-def _is(name: str, customer: Customer | None) -> bool:
+def is_customer(name: str, customer: Customer | None) -> bool:
     if customer is None:
         return False
     members = (customer.email, customer.phone, customer.partner_user_id)

@@ -160,12 +160,15 @@ class OrderTokens(Struct, frozen=True):
     keys: Sequence[bytes]
     new_id: MakeId
 
-    def issue(self, digest: Digest, quote: Quote, *, now: datetime) -> str:
-        """Return a token for the order with this digest and quote, valid for fifteen minutes."""
+    def issue(self, digest: Digest, quote: Quote, *, now: datetime, token_id: UUID | None = None) -> str:
+        """Return a token for the order with this digest and quote, valid for fifteen minutes.
+
+        One order is placed with all tokens of one `token_id`, which is a new one unless it is given.
+        """
         claims = _encode(
             TokenClaims(
                 version=_VERSION,
-                token_id=self.new_id(),
+                token_id=token_id or self.new_id(),
                 expires_at=now + TOKEN_LIFETIME,
                 digest=digest,
                 sums=quote.sums,
@@ -264,8 +267,10 @@ class Validations(Struct, frozen=True):
     activity: Activity
     log: ValidationLog
 
-    async def validate(self, caller: Caller, order: OrderCore, *, trace: str) -> ValidateOrderResponse:
-        """Return whether the order can be placed, and if so the token that places it.
+    async def validate(
+        self, caller: Caller, order: OrderCore, *, trace: str, token_id: UUID | None = None
+    ) -> ValidateOrderResponse:
+        """Return whether the order can be placed, and if so the token that places it: `OrderTokens.issue`.
 
         Raises StoreNotFound, CatalogSetNotFound; InvalidRequest or ValidationFailed for faults of the request;
         StoreUnreachable without a valid reply of the store; RateLimited.
@@ -280,7 +285,8 @@ class Validations(Struct, frozen=True):
                     pass
                 case Quote() as quoted:
                     sums, ready_at = quoted.sums, quoted.estimated_ready_at
-                    token = self.tokens.issue(digest_of(caller.partner_id, check), quoted, now=self.clock())
+                    digest = digest_of(caller.partner_id, check)
+                    token = self.tokens.issue(digest, quoted, now=self.clock(), token_id=token_id)
         self.activity.validated(valid=token is not None)
         return ValidateOrderResponse(
             is_valid=token is not None,

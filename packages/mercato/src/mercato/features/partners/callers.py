@@ -188,6 +188,20 @@ class Callers:
             raise _refusal(entry)
         return entry.caller
 
+    async def get_by_key(self, key_id: UUID, partner_id: UUID) -> Caller:
+        """Return the caller of a key in whose name something is done later, as the database has it now.
+
+        Raises what `get` raises.
+        """
+        async with self._db.read() as tx:
+            found = await queries.find_caller_by_key_id(tx, key_id, partner_id)
+        if found is None:
+            raise Unauthenticated("The key no longer exists.", sent=True)
+        entry = self._entry_of(found)
+        if entry.refusal is not None or entry.suspended:
+            raise _refusal(entry)
+        return entry.caller
+
     async def issue(self, client_id: UUID, key: bytes, *, suspect: bool = False) -> AccessToken:
         """Return an access token of the marketfront key, valid as long as the key is.
 
@@ -279,8 +293,9 @@ class Callers:
                     found = await look_up(tx)
         except TimeoutError:
             raise DatabaseUnavailable("keys could not be looked up in time") from None
-        if found is None:
-            return None
+        return None if found is None else self._entry_of(found)
+
+    def _entry_of(self, found: KeyWithPartner) -> _CachedKey:
         key, now = found.key, self._now()
         caller = Caller(key.partner_id, key.id, key.surface, found.limits, found.stores)
         if key.state(now) is not KeyState.ACTIVE:

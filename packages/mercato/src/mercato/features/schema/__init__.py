@@ -9,6 +9,7 @@ from mercato.features.discovery import tables as discovery
 from mercato.features.events import tables as events
 from mercato.features.orders import tables as orders
 from mercato.features.partners import tables as partners
+from mercato.features.quotes import tables as quotes
 from mercato.features.requests import tables as requests
 from mercato.features.sign_in import tables as sign_in
 from mercato.features.stores import tables as stores
@@ -22,6 +23,7 @@ TABLES: Final = (
     events,
     orders,
     partners,
+    quotes,
     requests,
     sign_in,
     stores,

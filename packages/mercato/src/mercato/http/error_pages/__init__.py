@@ -23,6 +23,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "KEY": 'a Commerce key: `mercato partner create "My POS" --kind commerce`',
     "SHOP_KEY": 'a marketfront key: `mercato partner create "My Shop" --kind marketfront`',
     "CURSOR": "the `nextCursor` of an answer",
+    "QUOTE": "the `quoteId` of an answer",
     "DATA": "the data directory of the service: `./data`, unless `MERCATO_DATA_DIR` names another",
 }
 """The variables of the examples, in the order of explanation. Start here ends with the first three."""

@@ -14,6 +14,7 @@ from mercato.console.filters import actor_of, name_actors, partner_of, read_filt
 from mercato.console.screen import OPERATORS, Done, Page, Screens, Visit
 from mercato.features.orders.privacy import LOG_SECONDS, erase_all, find_all
 from mercato.features.partners.queries import find_names
+from mercato.features.quotes.privacy import erase_quotes
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.audit import (
     MAX_SEARCHED,
@@ -213,7 +214,9 @@ async def confirm_erasure(visit: Visit) -> Page:
 
 @screens.post("erasure/erase", needs=Permission.ERASE)
 async def erase_customer(visit: Visit) -> Done:
-    count, emptied = await erase_all(visit.app.db, _customer(visit), visit.app.placements.contacts)
+    app, customer = visit.app, _customer(visit)
+    await erase_quotes(app.db, app.vault, customer)
+    count, emptied = await erase_all(app.db, customer, app.placements.contacts)
     message = f"The customer was erased from {count_of(count, 'order')}."
     if not emptied:
         message += (

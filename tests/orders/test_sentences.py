@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mercato.console.order_words import OrderFacts, ago, sentence_of, span
 from mercato.features.orders.record import StoreAnswer, StoredCancellation
+from mercato.features.orders.sentences import OrderFacts, ago, sentence_of, span
 from mercato_contract import clock
 from mercato_contract.orders import Actor, CancellationStatus, OrderState, OrderStatus
 from mercato_contract.problems import OrderError

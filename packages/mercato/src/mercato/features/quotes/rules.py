@@ -1,0 +1,97 @@
+"""What a quote warns of, and the secrets of approval pages. Pure."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from mercato.features.partners.model import Caller
+from mercato.features.quotes.model import QuoteRow, QuoteWarning
+from mercato.features.stores.model import StoreRow
+from mercato.features.stores.views import ORDERS_UNSEEN, availability_of
+from mercato_catalog.model import CompiledCatalog
+from mercato_contract.placements import CheckedOrder
+from mercato_contract.signing import hmac_sha256
+from mercato_contract.stores import OrderHandling
+from mercato_contract.wire import parse_instant, redacted
+
+ACCEPTED_BY_HAND: Final = "ACCEPTED_BY_HAND"
+CLOSES_SOON: Final = "CLOSES_SOON"
+APPROVAL_REQUIRED: Final = "APPROVAL_REQUIRED"
+
+SOON: Final = timedelta(minutes=30)
+
+PURPOSE: Final = "mercato approval page"
+"""The purpose of the derived keys from which the secrets of approval pages are made."""
+
+
+def needs_approval(_caller: Caller, _total: int) -> bool:
+    """Return whether a person must approve an order of this total, in minor units, that the caller places."""
+    return False
+
+
+def warnings_of(
+    order: CheckedOrder, store: StoreRow, catalog: CompiledCatalog, *, now: datetime, needs_approval: bool
+) -> tuple[QuoteWarning, ...]:
+    """Return what may still prevent the order, or surprise whoever places it."""
+    found: list[QuoteWarning] = []
+    at = parse_instant(order.fulfillment.scheduled_time or "") or now
+    hours = availability_of(store, catalog, at)
+    closes = None if hours.closes_at is None else parse_instant(hours.closes_at)
+    if closes is not None and closes - at <= SOON:
+        minutes = max(int((closes - at).total_seconds() // 60), 0)
+        found.append(
+            QuoteWarning(
+                code=CLOSES_SOON,
+                message=f"The store closes {minutes} minutes after the order is due, at {hours.closes_at}.",
+            )
+        )
+    match store.handling:
+        case OrderHandling.AUTOMATIC:
+            message = "Nobody at the store is asked: the service accepts its orders, and the store reads them later."
+            found.append(QuoteWarning(code=ORDERS_UNSEEN, message=message))
+        case OrderHandling.MANUAL:
+            minutes = store.accept_minutes
+            message = (
+                f"A person at the store accepts the order within {minutes} minutes, else it is cancelled."
+            )
+            found.append(QuoteWarning(code=ACCEPTED_BY_HAND, message=message))
+    if needs_approval:
+        found.append(
+            QuoteWarning(
+                code=APPROVAL_REQUIRED,
+                message="A person must approve this order: placing it returns the address of a page to show them.",
+            )
+        )
+    return tuple(found)
+
+
+@redacted("keys")
+class ApprovalSecrets(Struct, frozen=True):
+    """Makes the secret of an approval page from its quote's id, so that a repeat gets the same address.
+
+    The first key makes new ones; the others are earlier ones. The database has hashes of the secrets alone.
+    """
+
+    keys: Sequence[bytes]
+
+    def new(self, quote_id: UUID) -> str:
+        """Return the secret: 43 characters of base64url."""
+        return _secret(self.keys[0], quote_id)
+
+    def find(self, quote: QuoteRow) -> str:
+        """Return the secret of a quote's approval page."""
+        made = [_secret(key, quote.id) for key in self.keys]
+        return next((secret for secret in made if self.hash_of(secret) == quote.approval), made[0])
+
+    @staticmethod
+    def hash_of(secret: str) -> bytes:
+        return hashlib.sha256(secret.encode()).digest()
+
+
+def _secret(key: bytes, quote_id: UUID) -> str:
+    return base64.urlsafe_b64encode(hmac_sha256(key, quote_id.bytes)).rstrip(b"=").decode()

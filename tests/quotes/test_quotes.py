@@ -1,0 +1,442 @@
+"""Quotes: kept sealed for fifteen minutes, and placed once, whoever repeats the request and when."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from sqlalchemy import select
+from structlog.testing import capture_logs
+from tests.api.trade import ADDRESS, CUSTOMER, Time, trade
+from tests.catalog.documents import TEA, cafe
+from tests.quotes.quoting import Quoting
+from tests.service import Client, MerchantServer, service
+from tests.stored import text_of
+from tests.waiting import PATIENCE
+
+from mercato.features import offboarding
+from mercato.features.orders.errors import (
+    ItemPriceChanged,
+    OrderBelowMinimum,
+    OrderTotalDifferent,
+    StoreClosed,
+    StoreUnreachable,
+)
+from mercato.features.orders.idempotency import PlacedOrder, RefusedOrder, UnansweredOrder
+from mercato.features.orders.privacy import erase_all
+from mercato.features.orders.tables import idempotency_keys
+from mercato.features.partners import accounts, credentials
+from mercato.features.partners.model import PartnerKind, Surface
+from mercato.features.quotes.model import KEPT, LIFETIME, QuoteExpired, QuoteNotFound, QuoteState
+from mercato.features.quotes.privacy import erase_quotes
+from mercato.features.quotes.tables import quotes
+from mercato.features.upkeep import Upkeep
+from mercato.platform.errors import IdempotencyKeyReused, Unauthenticated
+from mercato_contract.refusals import InvalidRequest, ValidationFailed
+
+MANY = 20
+
+DELIVERY = {
+    "mode": "DELIVERY_BY_MERCHANT",
+    "scheduleType": "ASAP",
+    "deliveryType": "DOOR_TO_DOOR",
+    "address": ADDRESS,
+    "instructions": "Ring twice at Lovelace's",
+}
+CARD = {"type": "cardOnFile", "cardToken": "tok_secret", "processorType": "test"}
+
+
+async def stored(here: Quoting) -> Any:
+    """Return the only quote's row."""
+    async with here.trade.mercato.app.db.read() as tx:
+        (row,) = await tx.all(select(quotes))
+    return row
+
+
+async def keep_up(here: Quoting) -> None:
+    app = here.trade.mercato.app
+    await Upkeep(app.db, app.clock, catalog_days=30, delivery_days=30, rest=0).once()
+
+
+# --- quoting ----------------------------------------------------------------------------------------
+
+
+async def test_a_quote_has_all_amounts_of_the_store_and_when_it_is_ready(here: Quoting):
+    fees = {
+        "fees": "1.50",
+        "feesDescription": [{"amount": "1.50", "description": "Service"}],
+        "taxes": "0.41",
+    }
+    here.trade.shop.answers["validate"] = {
+        "isValid": True,
+        "amounts": fees,
+        "estimatedReadyAt": "2030-01-01T12:00:00Z",
+    }
+    quote = await here.quote(here.trade.order(amounts={"tip": "1.00"}))
+    amounts = msgspec.json.decode(msgspec.json.encode(quote.order.amounts))
+    assert {name: amounts[name] for name in ("subTotal", "fees", "taxes", "tip", "total", "currency")} == {
+        "subTotal": "5.80",
+        "fees": "1.50",
+        "taxes": "0.41",
+        "tip": "1.00",
+        "total": "8.71",
+        "currency": "USD",
+    }
+    assert amounts["feesDescription"] == [{"amount": "1.50", "description": "Service"}]
+    assert quote.order.estimated_ready_at == "2030-01-01T12:00:00.000Z"
+    assert timedelta(0) < quote.expires_at - here.time() <= LIFETIME
+    placed = await here.placed(quote, total="8.71")
+    assert msgspec.json.decode(placed.document)["amounts"] == amounts
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (
+            {"isValid": False, "errors": [{"code": "ITEM_PRICE_CHANGED", "message": "Dearer"}]},
+            ItemPriceChanged,
+        ),
+        ({"no": "answer", "amounts": {"total": "no"}}, StoreUnreachable),
+    ],
+)
+async def test_what_the_store_refuses_gets_no_quote(here: Quoting, answer: Any, problem: type[Exception]):
+    here.trade.shop.answers["validate"] = answer
+    with pytest.raises(problem):
+        await here.quote()
+    async with here.trade.mercato.app.db.read() as tx:
+        assert await tx.all(select(quotes)) == []
+
+
+async def test_an_order_below_the_minimum_gets_no_quote(here: Quoting):
+    path = f"/v1/commerce/stores/{here.trade.store['storeId']}"
+    assert (await here.trade.pos.call("PUT", path, {"minimumOrderAmount": "6.00"})).status == 200
+    with pytest.raises(OrderBelowMinimum) as refused:
+        await here.quote()
+    assert "6.00" in refused.value.detail
+
+
+async def test_a_quote_warns_of_a_store_that_nobody_asks(here: Quoting):
+    quote = await here.quote()
+    assert quote.warnings == ()
+    path = f"/v1/commerce/stores/{here.trade.store['storeId']}"
+    assert (await here.trade.pos.call("PUT", path, {"webhookUrl": None})).status == 200
+    assert [warning.code for warning in (await here.quote()).warnings] == ["ORDERS_UNSEEN"]
+
+
+# --- placing ----------------------------------------------------------------------------------------
+
+
+async def test_twenty_requests_at_once_place_one_order_and_get_the_same_answer(here: Quoting):
+    quote = await here.quote()
+    caller = await here.caller()
+    outcomes = await asyncio.gather(*(here.placed(quote, caller=caller) for _ in range(MANY)))
+    assert len({outcome.document for outcome in outcomes}) == 1
+    assert await here.orders() == [str(outcomes[0].order_id)]
+    assert here.calls() == {str(outcomes[0].order_id): 1}
+
+
+async def test_two_servers_on_one_database_place_a_quote_once(
+    here: Quoting, database_url: str, tmp_path: Path
+):
+    async with service(database_url, tmp_path / "data", now=here.time, place_seconds=PATIENCE) as second:
+        there = Quoting(trade=here.trade, time=here.time)
+        there.trade = type(here.trade)(
+            second, here.trade.shop, here.trade.pos, here.trade.front, here.trade.store
+        )
+        quote = await here.quote()
+        outcomes = await asyncio.gather(*(side.placed(quote) for side in (here, there) * 5))
+    assert len({outcome.document for outcome in outcomes}) == 1
+    assert here.calls() == {str(outcomes[0].order_id): 1}
+
+
+@pytest.mark.parametrize("later", [timedelta(0), LIFETIME, timedelta(hours=23)], ids=str)
+async def test_a_repeat_gets_the_first_answer_for_a_day(here: Quoting, later: timedelta):
+    quote = await here.quote()
+    first = await here.placed(quote, payment=CARD)
+    order = msgspec.json.decode(first.document)
+    assert (await here.trade.update(order, status="preparing")).status == 200
+    here.time.ahead = later
+    await keep_up(here)
+    again = await here.placed(quote, payment=CARD)
+    assert (again.document, again.replayed) == (first.document, True)
+    assert len(await here.orders()) == 1
+
+
+async def test_after_a_day_a_repeat_gets_the_order_as_it_is(here: Quoting):
+    quote = await here.quote()
+    first = await here.placed(quote)
+    assert (await here.trade.update(msgspec.json.decode(first.document), status="preparing")).status == 200
+    here.time.ahead = timedelta(hours=25)
+    await keep_up(here)
+    again = await here.placed(quote)
+    assert again.order_id == first.order_id
+    assert msgspec.json.decode(again.document)["status"] == "preparing"
+    assert len(await here.orders()) == 1
+
+
+async def test_another_total_is_refused_with_the_right_one_and_places_nothing(here: Quoting):
+    quote = await here.quote()
+    with pytest.raises(OrderTotalDifferent, match=r"5\.80 USD"):
+        await here.place(quote, total="5.79")
+    with pytest.raises(ValidationFailed):
+        await here.place(quote, total="five")
+    assert await here.orders() == []
+    await here.placed(quote, total="5.8")
+
+
+async def test_an_expired_quote_says_quote_again_and_places_nothing(here: Quoting):
+    quote = await here.quote()
+    here.time.ahead = LIFETIME
+    with pytest.raises(QuoteExpired, match="Quote the order again"):
+        await here.place(quote)
+    await keep_up(here)
+    with pytest.raises(QuoteExpired):
+        await here.place(quote)
+    assert await here.orders() == []
+    found = await here.find(quote)
+    assert found.order is None
+    assert found.quote is not None
+    assert found.quote.state is QuoteState.QUOTED
+
+
+async def test_another_partners_quote_is_unknown(here: Quoting):
+    other = (await here.trade.mercato.partner(PartnerKind.MARKETFRONT))[1]
+    quote = await here.quote()
+    for _ in range(2):
+        with pytest.raises(QuoteNotFound):
+            await here.place(quote, client=other)
+        with pytest.raises(QuoteNotFound):
+            await here.find(quote, client=other)
+        # The same once an order was placed.
+        await here.placed(quote)
+
+
+async def test_another_key_of_the_partner_places_no_quote_but_gets_the_answer_to_what_was_placed(
+    here: Quoting,
+):
+    other = await another_key(here)
+    quote = await here.quote()
+    with pytest.raises(QuoteNotFound):
+        await here.place(quote, client=other)
+    first = await here.placed(quote)
+    assert (await here.placed(quote, client=other)).document == first.document
+    found = await here.find(quote, client=other)
+    assert found.order is not None
+    assert found.order.id == first.order_id
+
+
+async def another_key(here: Quoting) -> Client:
+    """Return a client with another key of the same storefront."""
+    app, front = here.trade.mercato.app, here.trade.front
+    caller = await here.caller()
+    async with app.db.write() as tx:
+        partner = await accounts.get_partner(tx, caller.partner_id)
+        made = await credentials.create_key(tx, partner, surface=Surface.MARKETFRONT)
+    return Client(front.base, made.text, front.session)
+
+
+async def test_a_revoked_key_places_nothing(here: Quoting):
+    quote = await here.quote()
+    app, caller = here.trade.mercato.app, await here.caller()
+    async with app.db.write() as tx:
+        await credentials.revoke_key(tx, await credentials.get_key(tx, str(caller.key_id)))
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await here.caller()
+            except Unauthenticated:
+                break
+            await asyncio.sleep(0.02)
+    with pytest.raises(Unauthenticated):
+        await here.place(quote)
+    assert await here.orders() == []
+
+
+async def test_the_same_quote_with_another_payment_is_refused_with_the_order(here: Quoting):
+    quote = await here.quote()
+    first = await here.placed(quote, payment=CARD)
+    with pytest.raises(IdempotencyKeyReused) as refused:
+        await here.place(quote, payment=CARD | {"cardToken": "tok_other"})
+    assert refused.value.extensions == {"orderId": str(first.order_id)}
+    assert "tok_" not in refused.value.detail
+    with pytest.raises(InvalidRequest):
+        await here.place(quote, payment=[])
+
+
+async def test_the_stores_no_is_the_answer_to_every_repeat(here: Quoting):
+    here.trade.shop.answers["place"] = web_answer(
+        402, {"errors": [{"code": "PAYMENT_DECLINED", "message": "No"}]}
+    )
+    quote = await here.quote()
+    for _ in range(3):
+        refused = await here.place(quote, payment=CARD)
+        assert isinstance(refused, RefusedOrder)
+        assert refused.problem.error_code == "PAYMENT_DECLINED"
+    assert sum(here.calls().values()) == 1
+
+
+async def test_a_payment_that_failed_leaves_no_second_order_of_the_quote(here: Quoting):
+    here.trade.shop.answers["place"] = web_answer(
+        402, {"errors": [{"code": "PAYMENT_FAILED", "message": "No"}]}
+    )
+    quote = await here.quote()
+    problems = []
+    for _ in range(2):
+        refused = await here.place(quote, payment=CARD)
+        assert isinstance(refused, RefusedOrder)
+        problems.append((refused.problem.error_code, refused.problem.order_id))
+    assert len(set(problems)) == 1
+    assert problems[0][0] == "PAYMENT_FAILED"
+    found = await here.find(quote)
+    assert found.order is not None
+    assert found.order.state == "cancelled"
+    assert len(await here.orders()) == 1
+
+
+def web_answer(status: int, body: Any) -> Any:
+    async def answer(_request: web.Request, _body: bytes) -> web.Response:
+        return web.json_response(body, status=status)
+
+    return answer
+
+
+async def test_after_a_lost_answer_of_the_store_the_repeat_continues_with_the_same_order(
+    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
+):
+    async with service(database_url, tmp_path / "data", now=time, place_seconds=1.0) as mercato:
+        here = Quoting(await trade(mercato, shop), time)
+        answered = shop.answers["place"]
+        shop.answers["place"] = web_answer(500, {})
+        quote = await here.quote()
+        outcome = await here.place(quote)
+        assert isinstance(outcome, UnansweredOrder)
+        shop.answers["place"] = answered
+        async with asyncio.timeout(PATIENCE):
+            while not isinstance(outcome, PlacedOrder):
+                outcome = await here.place(quote)
+        assert await here.orders() == [str(outcome.order_id)]
+        assert list(here.calls()) == [str(outcome.order_id)]
+
+
+async def test_a_price_that_changed_is_refused_and_nothing_is_placed(here: Quoting):
+    quote = await here.quote()
+    dearer = cafe()
+    dearer["items"][TEA]["basePrice"] = "3.00"
+    trade_ = here.trade
+    run = await trade_.mercato.run(trade_.pos, trade_.store["storeId"], trade_.shop.host(dearer))
+    assert run["status"] == "succeeded"
+    with pytest.raises(OrderTotalDifferent):
+        await here.place(quote)
+    assert await here.orders() == []
+
+
+async def test_a_store_that_paused_meanwhile_gets_no_order(here: Quoting):
+    quote = await here.quote()
+    path = f"/v1/commerce/stores/{here.trade.store['storeId']}/status"
+    assert (await here.trade.pos.post(path, {"status": "paused"})).status == 200
+    with pytest.raises(StoreClosed):
+        await here.place(quote)
+    assert (await here.trade.pos.post(path, {"status": "online"})).status == 200
+    await here.placed(quote)
+
+
+# --- at rest ----------------------------------------------------------------------------------------
+
+
+async def test_nothing_of_the_customer_is_readable_at_rest_or_in_the_log(here: Quoting):
+    order = here.trade.order(fulfillment=DELIVERY, note="For Ada's birthday")
+    private = [
+        *CUSTOMER.values(),
+        "Main St",
+        "Springfield",
+        "Ring twice",
+        "birthday",
+        "203.0.113.7",
+        "tok_secret",
+    ]
+    with capture_logs() as logs:
+        quote = await here.quote(order)
+        async with here.trade.mercato.app.db.read() as tx:
+            kept = await text_of(tx, quotes)
+        await here.placed(quote, payment=CARD)
+    assert str(quote.id) in kept
+    for text in private:
+        assert text not in kept
+        assert text not in repr(logs)
+
+
+async def test_a_placed_quote_has_nothing_of_its_customer_any_more(here: Quoting):
+    await here.placed(await here.quote(), payment=CARD)
+    row = await stored(here)
+    assert (row.state, row.content, row.payment) == ("placed", None, None)
+
+
+async def test_the_order_is_erased_from_the_quote_when_it_expires(here: Quoting):
+    await here.quote()
+    here.time.ahead = LIFETIME - timedelta(seconds=5)
+    await keep_up(here)
+    assert (await stored(here)).content is not None
+    here.time.ahead = LIFETIME
+    await keep_up(here)
+    assert (await stored(here)).content is None
+
+
+async def test_old_quotes_are_deleted_and_their_orders_are_found_by_them_for_ever(here: Quoting):
+    quote = await here.quote()
+    placed = await here.placed(quote)
+    unplaced = await here.quote()
+    here.time.ahead = KEPT + timedelta(seconds=5)
+    await keep_up(here)
+    async with here.trade.mercato.app.db.read() as tx:
+        assert await tx.all(select(quotes)) == []
+    found = await here.find(quote)
+    assert found.order is not None
+    assert found.order.id == placed.order_id
+    with pytest.raises(QuoteNotFound):
+        await here.find(unplaced)
+
+
+@pytest.mark.parametrize("name", [CUSTOMER["email"].upper(), "+1 555 0100"])
+async def test_an_erased_customers_quote_cannot_be_placed(here: Quoting, name: str):
+    app = here.trade.mercato.app
+    quote = await here.quote()
+    kept = await here.quote(
+        here.trade.order(customer=CUSTOMER | {"email": "bob@example.com", "phone": "+15550199"})
+    )
+    assert await erase_quotes(app.db, app.vault, name) == 1
+    with pytest.raises(QuoteExpired):
+        await here.place(quote)
+    await here.placed(kept)
+
+
+async def test_a_repeat_gets_an_erased_customers_order_without_the_customer(here: Quoting):
+    app = here.trade.mercato.app
+    quote = await here.quote()
+    first = await here.placed(quote)
+    await erase_quotes(app.db, app.vault, CUSTOMER["email"])
+    await erase_all(app.db, CUSTOMER["email"])
+    again = await here.placed(quote)
+    assert again.order_id == first.order_id
+    assert CUSTOMER["email"].encode() not in again.document
+
+
+async def test_a_deleted_partner_has_no_quotes(here: Quoting):
+    await here.quote()
+    caller = await here.caller()
+    await offboarding.delete(here.trade.mercato.app.db, caller.partner_id, now=here.time)
+    async with here.trade.mercato.app.db.read() as tx:
+        assert await tx.all(select(quotes)) == []
+
+
+async def test_a_client_cannot_send_a_quotes_idempotency_key(here: Quoting):
+    quote = await here.quote()
+    await here.placed(quote)
+    async with here.trade.mercato.app.db.read() as tx:
+        (key,) = [row.key for row in await tx.all(select(idempotency_keys.c.key))]
+    placed = await here.trade.place(here.trade.order(), key=key)
+    assert placed.status == 201
+    assert "Idempotent-Replayed" not in placed.headers
+    assert len(await here.orders()) == 2
