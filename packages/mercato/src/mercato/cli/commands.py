@@ -4,10 +4,12 @@ The tools read it at every start: imported later is what a call needs.
 """
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from mercato_contract.debugger.explain import Secret, SentDelivery, Webhook
 from mercato_tools.cli.extensions import Command, Extension, Failure, Signer
+
+if TYPE_CHECKING:
+    from mercato_contract.debugger.explain import Secret, SentDelivery, Webhook
 
 
 def _explain(error: Exception) -> Failure | None:
@@ -17,8 +19,8 @@ def _explain(error: Exception) -> Failure | None:
 
 
 def _look_up(
-    partner: str, webhook: Webhook | None, data_dir: Path | None
-) -> tuple[list[Secret], list[SentDelivery]]:
+    partner: str, webhook: "Webhook | None", data_dir: Path | None
+) -> tuple[list["Secret"], list["SentDelivery"]]:
     from mercato.cli.partner_secrets import look_up
 
     return look_up(partner, webhook, data_dir)

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from mercato_contract.certification import Report, SignedReport
-from mercato_contract.debugger.explain import Secret, SentDelivery, Webhook
 from mercato_tools.cli import FAILED, UnusableError
+
+if TYPE_CHECKING:  # every command starts without them
+    from mercato_contract.certification import Report, SignedReport
+    from mercato_contract.debugger.explain import Secret, SentDelivery, Webhook
 
 GROUP: Final = "mercato.commands"
 
@@ -36,7 +38,7 @@ class Failure(Struct, frozen=True):
 class Signer(Protocol):
     """Signs reports with the key of an installation; its text says which key that is."""
 
-    def sign(self, report: Report) -> SignedReport: ...
+    def sign(self, report: "Report") -> "SignedReport": ...
 
 
 class Extension(Struct, frozen=True, kw_only=True):
@@ -47,7 +49,7 @@ class Extension(Struct, frozen=True, kw_only=True):
     explain: Callable[[Exception], Failure | None]
     """Return the message for an error that its commands raise, None for any other."""
 
-    look_up: Callable[[str, Webhook | None, Path | None], tuple[list[Secret], list[SentDelivery]]]
+    look_up: Callable[[str, "Webhook | None", Path | None], tuple[list["Secret"], list["SentDelivery"]]]
     """Return a partner's secrets and what was sent under a webhook's id, from the database of a data directory."""
 
     get_signer: Callable[[Path | None], Signer]

@@ -1,6 +1,5 @@
 """Reads a command's input within bounds: a file, standard input or a URL."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -14,9 +13,6 @@ from mercato_catalog.validation.findings import Rule
 from mercato_contract.decoding.checks import uri_fault
 from mercato_contract.signing import signing_key
 from mercato_contract.webhooks import MAX_SECRETS
-from mercato_outbound.client import Outbound
-from mercato_outbound.guard import AddressPolicy
-from mercato_outbound.results import NotModified, Options, RequestFailed
 from mercato_tools.cli import UnusableError
 from mercato_tools.settings import IngestSettings, load
 
@@ -132,16 +128,21 @@ def _pulled(url: str, bounds: IngestSettings) -> bytes:
     fault = uri_fault(url, "The URL")
     if fault is not None:
         raise UnusableError(fault)
+    # A file needs no event loop and no client.
+    import asyncio
+
+    from mercato_outbound.client import Outbound
+    from mercato_outbound.guard import AddressPolicy
+    from mercato_outbound.results import NotModified, Options, RequestFailed
+
+    async def pull() -> bytes:
+        policy = AddressPolicy(allow_private=bounds.allow_private_networks)
+        async with Outbound(Options(policy=policy)) as outbound:
+            pulled = await outbound.pull(url, limits=bounds.pull_limits, etag=None)
+        assert not isinstance(pulled, NotModified)
+        return pulled.body
+
     try:
-        return asyncio.run(_pull(url, bounds))
+        return asyncio.run(pull())
     except RequestFailed as failure:
         raise RefusedError(Rule.NOT_FETCHED, failure.message) from None
-
-
-async def _pull(url: str, bounds: IngestSettings) -> bytes:
-    async with Outbound(
-        Options(policy=AddressPolicy(allow_private=bounds.allow_private_networks))
-    ) as outbound:
-        pulled = await outbound.pull(url, limits=bounds.pull_limits, etag=None)
-    assert not isinstance(pulled, NotModified)
-    return pulled.body
