@@ -103,6 +103,8 @@ def both_sides_have_it(records: Records) -> Found:
     """An order is in the service and at its merchant, or cancelled on both sides with the merchant notified."""
     merchants = records.merchants
     for order in records.service.orders.values():
+        if order.is_pulled:
+            continue
         taken = merchants.orders.get(order.id)
         match order.answer:
             case "accepted" if taken is None or not taken.accepted:
@@ -125,6 +127,34 @@ def both_sides_have_it(records: Records) -> Found:
             yield Violation(
                 "differs", "the merchant was notified of a cancellation that never happened", order_id
             )
+
+
+def people_and_service_agree(records: Records) -> Found:
+    """A merchant that isn't called has read each order once, all that became of it, and what it did has happened."""
+    for order in records.service.orders.values():
+        if not order.is_pulled:
+            continue
+        seen = records.merchants.pulled.get(order.id)
+        if seen is None:
+            yield Violation("lost", "a merchant never read an order in its feed", order.id)
+            continue
+        if seen.types[:1] != ["order.created"] or seen.newest != (order.state, order.status):
+            yield Violation("lost", "a merchant's feed lacks what became of an order", order.id)
+        if seen.types.count("order.created") > 1 or seen.types.count("order.cancelled") > 1:
+            yield Violation("doubled", "a merchant read an event twice", order.id)
+        if (order.state == "cancelled") is not ("order.cancelled" in seen.types):
+            yield Violation("lost", "a merchant wasn't told whether an order is cancelled", order.id)
+        if order.answer == "pending":
+            yield Violation("stuck", "an order waits for a person", order.id)
+        if seen.accepted and order.answer != "accepted":
+            yield Violation("lost", "an order that was accepted isn't", order.id)
+        if seen.refused and order.state != "cancelled":
+            yield Violation("lost", "an order that was refused goes on", order.id)
+        by = {"accepted": seen.accepting, "refused": seen.refusing}
+        if not by.get(order.answer, True):
+            yield Violation("differs", f"nobody has {order.answer} an order", order.id)
+    for order_id in records.merchants.pulled.keys() - records.service.orders.keys():
+        yield Violation("doubled", "a merchant read an order that the service lacks", order_id)
 
 
 def each_cancellation_has_one_answer(records: Records) -> Found:
@@ -295,6 +325,7 @@ CHECKS: Final[tuple[Callable[[Records], Found], ...]] = (
     each_token_has_one_order,
     no_order_is_lost,
     both_sides_have_it,
+    people_and_service_agree,
     each_cancellation_has_one_answer,
     stores_hear_each_cancellation_once,
     states_agree,
@@ -309,7 +340,9 @@ CHECKS: Final[tuple[Callable[[Records], Found], ...]] = (
 
 def _live(records: Records, key: str) -> list[ServiceOrder]:
     return [
-        order for order in records.service.orders.values() if order.key == key and order.answer != "refused"
+        order
+        for order in records.service.orders.values()
+        if order.key == key and (order.answer != "refused" or order.is_pulled)
     ]
 
 

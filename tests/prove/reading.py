@@ -34,7 +34,7 @@ def _unfinished() -> dict[str, Select[Any]]:
             deliveries.c.id, deliveries.c.type, deliveries.c.status, deliveries.c.next_attempt_at
         ).where(or_(deliveries.c.status == "pending", _failed_event())),
         "submission": select(deliveries.c.order_id).where(deliveries.c.give_up_at.is_not(None)),
-        "order": select(orders.c.id, orders.c.answer).where(orders.c.answer == "waiting"),
+        "order": select(orders.c.id, orders.c.answer).where(orders.c.answer.in_(("waiting", "pending"))),
         "cancellation": select(orders.c.id, orders.c.cancellation).where(
             orders.c.cancellation.like('%"status":"requested"%')
         ),
@@ -104,7 +104,14 @@ def _without_partner_ids(value: Any) -> Any:
 
 
 async def _read_rows(tx: Read, records: ServiceRecords, shown: dict[str, Any]) -> None:
-    facts = (orders.c.id, orders.c.answer, orders.c.state, orders.c.status, orders.c.sequence)
+    facts = (
+        orders.c.id,
+        orders.c.answer,
+        orders.c.state,
+        orders.c.status,
+        orders.c.sequence,
+        orders.c.handling,
+    )
     for row in await tx.all(select(*facts)):
         order_id = str(row.id)
         order = shown.get(order_id, {})
@@ -118,6 +125,7 @@ async def _read_rows(tx: Read, records: ServiceRecords, shown: dict[str, Any]) -
             status=row.status,
             number=order.get("partnerOrderId"),
             sequence=row.sequence,
+            is_pulled=row.handling is not None,
             cancel_reason=order.get("cancelReason"),
             cancellation=(order.get("cancellation") or {}).get("status"),
             adjustments=len(order.get("adjustments", ())),

@@ -56,6 +56,21 @@ class MerchantOrder:
         return "cancelled" if self.consented and self.state == "open" else self.state
 
 
+@dataclass(slots=True)
+class PulledOrder:
+    """An order about which a merchant isn't called: the events that it read, and what its people did."""
+
+    types: list[str] = field(default_factory=list)
+    newest: tuple[str, str] = ("", "")
+    """State and status in the newest event."""
+    accepting: bool = False
+    """Somebody tried to accept it."""
+    accepted: bool = False
+    """The service acknowledged that."""
+    refusing: bool = False
+    refused: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class MerchantCancellation:
     """A cancellation in a merchant's records, with its only answer; None if the merchant never answers."""
@@ -81,6 +96,8 @@ class Shop:
     """The newest version when a run was requested, by the run's id."""
     paused: bool | None = None
     """The status that the service last acknowledged."""
+    by_hand: bool = False
+    """People accept its orders, which it pulls."""
 
 
 @dataclass(slots=True)
@@ -89,6 +106,7 @@ class MerchantRecords:
 
     shops: dict[str, Shop] = field(default_factory=dict)
     orders: dict[str, MerchantOrder] = field(default_factory=dict)
+    pulled: dict[str, PulledOrder] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     """Orders of which `order-cancelled` was acknowledged."""
     cancellations: dict[str, MerchantCancellation] = field(default_factory=dict)
@@ -170,6 +188,8 @@ class ServiceOrder:
     cancel_reason: str | None = None
     cancellation: str | None = None
     """The status of the storefront's newest cancellation."""
+    is_pulled: bool = False
+    """Its merchant isn't called about it."""
     adjustments: int = 0
     adds_up: bool = True
     """Whether its total and its adjustments come to what it costs now."""

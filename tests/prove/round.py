@@ -17,12 +17,15 @@ from tests.prove.compare import compare
 from tests.prove.doubles import FaultyMerchant, FaultyStorefront
 from tests.prove.model import Counts, Violation
 from tests.prove.processes import Fleet, Program, ask
+from tests.prove.pulling import Pulling
 from tests.prove.records import MerchantRecords, Records, ServiceRecords, Shop, StorefrontRecords
 from tests.prove.selling import Selling
 
 from mercato.platform.db.engine import Database
 
 SHOPS: Final = ("a-1", "a-2", "b-1", "b-2")
+BY_HAND: Final = "b-2"
+"""The store whose orders people accept."""
 CUSTOMERS: Final = 8
 
 SETTINGS: Final = {
@@ -90,9 +93,12 @@ async def run(plan: Plan, disturb: "Callable[[Day], Awaitable[None]] | None" = N
         db = await stack.enter_async_context(Database.open(url))
         async with asyncio.timeout(ROUND_SECONDS), asyncio.TaskGroup() as group:
             keepers = [group.create_task(day.fleet.keep(one)) for one in day.fleet.programs]
+            tablets = group.create_task(day.pulling.run(day.selling.partners["ab".index(BY_HAND[0])]))
             await day.trade(group, disturb or Day.kill)
             await day.rest(db)
             await day.ask_again(db)
+            day.pulling.finish()
+            await tablets
             service = await day.read(db)
             for keeper in keepers:
                 keeper.cancel()
@@ -110,13 +116,16 @@ class Day:
         self.closing = asyncio.Event()
         self.fleet = Fleet(self._programs(), self._chance("kills"), chaos=plan.kills > 0)
         self.calls = Calls(self.fleet, session)
-        self.merchants = MerchantRecords({name: Shop(name, "ab".index(name[0])) for name in SHOPS})
+        self.merchants = MerchantRecords(
+            {name: Shop(name, "ab".index(name[0]), by_hand=name == BY_HAND) for name in SHOPS}
+        )
         self.shops = list(self.merchants.shops.values())
         self.doubles = [
             FaultyMerchant(self.merchants, self._chance(f"merchant {name}"), self._taken) for name in "ab"
         ]
         self.storefront = FaultyStorefront(StorefrontRecords(), self._chance("storefront"))
         self.selling = Selling(self.merchants, self.doubles, [], self.closing)
+        self.pulling = Pulling(self.merchants.pulled, self.selling.odd)
         self.buying = Buying(self.storefront.records, self.shops, self.closing)
         self.front_key = ""
         self.stuck: list[str] = []
@@ -209,7 +218,7 @@ class Day:
         with suppress(TimeoutError):
             async with asyncio.timeout(REST_SECONDS):
                 # Work of other processes, for which there is no event.
-                while self.selling.cooking or await reading.count_unfinished(db):
+                while self.selling.cooking or self.pulling.acting or await reading.count_unfinished(db):
                     await asyncio.sleep(0.3)
         self.stuck += await reading.list_unfinished(db, keys=False)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tests.prove.calls import Partner
 from tests.prove.doubles import FaultyMerchant
+from tests.prove.pulling import SHORTEST
 from tests.prove.records import MerchantOrder, MerchantRecords, Shop
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
@@ -52,13 +53,15 @@ class Selling:
     async def _open(self, me: Partner, shop: Shop) -> None:
         double = self.doubles[shop.merchant]
         double.publish(shop)
-        body = {
+        body: dict[str, Any] = {
             "partnerStoreId": shop.name,
             "name": f"Store {shop.name}",
             "address": {"street": "1 Main St", "city": "Springfield", "postalCode": "62701", "country": "US"},
             "catalogCallbackUrl": double.url + double.catalog_path(shop, is_fixed=False),
             "webhookUrl": double.webhook_url,
         }
+        if shop.by_hand:
+            body |= {"orderHandling": "manual", "acceptWithin": SHORTEST}
         answer = await me.until_final("POST", ONBOARDING, body)
         # The answer to an earlier try may have been lost: then the name is taken, and the refusal has the id.
         shop.onboarding_id = answer.json()["onboardingId"]

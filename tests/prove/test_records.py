@@ -15,6 +15,7 @@ from tests.prove.records import (
     MerchantCancellation,
     MerchantOrder,
     MerchantRecords,
+    PulledOrder,
     Records,
     ServiceCancellation,
     ServiceOrder,
@@ -43,6 +44,8 @@ def records() -> Records:
             "refused": order("refused", answer="refused", state="cancelled", number=None, sequence=0),
             "ended": order("ended", state="cancelled", cancel_reason="R-1", cancellation="accepted"),
             "denied": order("denied", answer="refused", state="cancelled", number=None, sequence=0),
+            "by hand": order("by hand", is_pulled=True),
+            "turned down": order("turned down", is_pulled=True, answer="refused", state="cancelled"),
         },
         runs={
             "r1": ServiceRun(id="r1", store_id="s", status="succeeded", set_id="set1"),
@@ -72,6 +75,14 @@ def records() -> Records:
             "c2": MerchantCancellation("taken", "R-2", False),
         },
         cancelled={"silent", "denied"},
+        pulled={
+            "by hand": PulledOrder(
+                ["order.created", "order.updated"], ("completed", "ready"), accepting=True, accepted=True
+            ),
+            "turned down": PulledOrder(
+                ["order.created", "order.cancelled"], ("cancelled", "ready"), refusing=True, refused=True
+            ),
+        },
         synced={"r1": "succeeded", "r2": "succeeded", "r3": "failed"},
     )
     merchants.orders["taken"].refunds += [reply(201, orderId="taken")] * 2
@@ -103,6 +114,8 @@ def records() -> Records:
         },
     )
     ends = {
+        "by hand": ("completed", "ready"),
+        "turned down": ("cancelled", "ready"),
         "taken": ("completed", "ready"),
         "silent": ("cancelled", "pending"),
         "ended": ("cancelled", "ready"),
@@ -115,6 +128,11 @@ def records() -> Records:
 
 def moved(records: Records, name: str, **values: Any) -> None:
     records.service.orders[name] = replace(records.service.orders[name], **values)
+
+
+def goes_on(records: Records, name: str) -> None:
+    moved(records, name, state="open")
+    records.merchants.pulled[name].newest = "open", "ready"
 
 
 def second_order(records: Records, **values: Any) -> None:
@@ -237,6 +255,27 @@ WRONG: dict[str, tuple[str, Callable[[Records], Any]]] = {
     "a forged webhook": ("differs", lambda b: b.merchants.webhooks.forged.append("w9")),
     "the webhook says otherwise": ("differs", lambda b: b.merchants.synced.update({"r3": "succeeded"})),
     "a store is not found": ("differs", lambda b: b.service.found.clear()),
+    "a pulled order was never read": ("lost", lambda b: b.merchants.pulled.pop("by hand")),
+    "only the merchant has read it": ("doubled", lambda b: b.service.orders.pop("by hand")),
+    "an event was read twice": (
+        "doubled",
+        lambda b: b.merchants.pulled["by hand"].types.append("order.created"),
+    ),
+    "what became of it was never read": (
+        "lost",
+        lambda b: setattr(b.merchants.pulled["by hand"], "newest", ("open", "ready")),
+    ),
+    "its end was never read": ("lost", lambda b: b.merchants.pulled["turned down"].types.pop()),
+    "an order waits for a person": ("stuck", lambda b: moved(b, "by hand", answer="pending")),
+    "an acceptance is lost": ("lost", lambda b: moved(b, "by hand", answer="given_up")),
+    "a refusal is lost": (
+        "lost",
+        lambda b: goes_on(b, "turned down"),
+    ),
+    "nobody accepted it": (
+        "differs",
+        lambda b: setattr(b.merchants.pulled["by hand"], "accepting", False),
+    ),
     "something noticed": ("differs", lambda b: b.noticed.append(Violation("differs", "seen", "x"))),
 }
 
