@@ -12,7 +12,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-python test-long prove test-clients test-browser test-ha audit lock wheels sbom check format bench bench-large soak start-here pictures docs clean
+.PHONY: help run demo test test-python test-long prove test-clients test-browser test-ha test-agents audit lock wheels sbom check format bench bench-large soak start-here pictures docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,8 +38,8 @@ $(VENV)/.run: $(PACKAGES:=/pyproject.toml) pyproject.toml requirements.lock
 	$(BIN)/python -m compileall -q $(PACKAGES:=/src)
 	touch $@
 
-# A stamp for each group: nobody else needs Sphinx, Playwright or Patroni.
-$(VENV)/.dev $(VENV)/.docs $(VENV)/.browser $(VENV)/.ha: $(VENV)/.%: $(VENV)/.run
+# A stamp for each group: nobody else needs Sphinx, Playwright, Patroni or a client for agents.
+$(VENV)/.dev $(VENV)/.docs $(VENV)/.browser $(VENV)/.ha $(VENV)/.agents: $(VENV)/.%: $(VENV)/.run
 	$(LOCKED) --group $*
 	touch $@
 
@@ -92,6 +92,15 @@ test-ha: $(VENV)/.dev ## kill the servers of a PostgreSQL cluster under trade (n
 	  echo "make test-ha is skipped: the packages of Patroni couldn't be installed"; \
 	else MERCATO_TEST_HA=1 $(BIN)/python -m pytest -n 0 -q -s tests/ha; fi
 
+AGENTS := tests/agents/conformance
+
+test-agents: $(VENV)/.dev ## the agents' door: the Model Context Protocol's conformance tool and client (needs npm)
+	@if ! command -v npm >/dev/null || ! npm --prefix $(AGENTS) ci --ignore-scripts --no-audit --no-fund --silent; then \
+	  echo "make test-agents is skipped: the conformance tool couldn't be installed. It needs npm, and a registry that has it"; \
+	elif ! $(MAKE) --no-print-directory $(VENV)/.agents; then \
+	  echo "make test-agents is skipped: the package mcp couldn't be installed"; \
+	else MERCATO_TEST_AGENTS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q tests/agents; fi
+
 prove: $(VENV)/.dev ## kill processes at random and compare the records; ARGS="--kills 1000 --state prove.json"
 	$(BIN)/python -m tests.prove $(ARGS)
 
@@ -102,7 +111,7 @@ audit: $(VENV)/.dev ## known vulnerabilities of the packages that serve
 # 3.11.5 is the oldest that Sphinx's theme takes.
 lock: $(VENV)/.dev ## renew requirements.lock after a change of what is required; UPGRADE="httpx ruff" raises these
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-header --no-annotate \
-	  --all-extras packages/mercato/pyproject.toml $(foreach group,build dev docs browser ha,--group pyproject.toml:$(group)) \
+	  --all-extras packages/mercato/pyproject.toml $(foreach group,build dev docs browser ha agents,--group pyproject.toml:$(group)) \
 	  $(foreach package,$(PACKAGES),--no-emit-package $(patsubst mercato-mercato,mercato,mercato-$(notdir $(package)))) \
 	  $(addprefix --upgrade-package ,$(UPGRADE)) --output-file requirements.lock
 
