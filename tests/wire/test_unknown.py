@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from tests.calibration import cpu_within
 
-from mercato.features.requests.members import _OTHERS, _WORDS, member_hint
 from mercato_contract.decoding.unknown import MAX_BYTES, MAX_HEADER, MAX_LISTED, find_unknown, unknown_header
 from mercato_contract.json_values import escape
+from mercato_contract.member_hints import _OTHERS, _WORDS, member_hint
 from mercato_contract.orders import OrderStatusBatch, OrderStatusUpdate
 from mercato_contract.placements import OrderCore
 from mercato_contract.stores import (

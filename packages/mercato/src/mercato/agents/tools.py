@@ -17,11 +17,11 @@ from msgspec.inspect import type_info
 
 from mercato.agents.schemas import input_schema, output_schema
 from mercato.features.partners.model import Surface
-from mercato.features.requests.members import member_hint
 from mercato.http.calls import api_head, perform
 from mercato.http.operations import Call, Operation, Rate
 from mercato_contract.decoding import Decoder
 from mercato_contract.decoding.unknown import find_unknown
+from mercato_contract.member_hints import member_hint
 from mercato_contract.problems import Reason
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import Wire, as_json

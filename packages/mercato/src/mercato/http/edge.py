@@ -22,7 +22,6 @@ from mercato.features.partners.callers import SuspendedPartner
 from mercato.features.partners.limits import Limiter, network_of
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.requests.log import RequestRecord
-from mercato.features.requests.members import UNKNOWN_MEMBER, member_hint
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, explain_preflight, prefix_location
 from mercato.http.calls import quota_headers
@@ -37,6 +36,7 @@ from mercato.platform.telemetry.context import WorkContext, current_context, set
 from mercato.services import Services
 from mercato.settings import MiB
 from mercato_contract.decoding.unknown import unknown_header
+from mercato_contract.member_hints import UNKNOWN_MEMBER, member_hint
 from mercato_contract.problems import OTHER, OrderError, ProblemDetail
 from mercato_contract.refusals import Problem
 from mercato_contract.texts import count_of, without_secrets

@@ -9,12 +9,12 @@ from mercato.console.filters import Filters, partner_of, read_filters, store_of
 from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.queries import find_key, find_names
-from mercato.features.requests.members import UNKNOWN_MEMBER
 from mercato.features.requests.queries import Filter, Refusal, find_refused, list_refused
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import NotFound
 from mercato_contract.decoding.decode import page_of, read_cursor
+from mercato_contract.member_hints import UNKNOWN_MEMBER
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.problems import PROBLEMS
 from mercato_contract.wire import Instant, Wire, parse_instant, parse_uuid, validator

@@ -8,7 +8,6 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mercato.features.orders.addresses import missing_parts
 from mercato.features.orders.errors import (
     AddressInvalid,
     CartEmpty,
@@ -25,6 +24,7 @@ from mercato_catalog.carts.errors import CartFault, ItemUnavailable
 from mercato_catalog.carts.lines import check_bounds, order_lines
 from mercato_catalog.carts.pricing import Priced, price
 from mercato_catalog.model import CompiledCatalog
+from mercato_contract.addresses import missing_parts
 from mercato_contract.amounts import Sums, fits
 from mercato_contract.carts import LineItem
 from mercato_contract.clock import Clock, MakeId, zone

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.model import Caller
 from mercato.features.requests import queries
-from mercato.features.requests.members import UNKNOWN_MEMBER
 from mercato.features.requests.queries import Filter, Refusal
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.write_behind import WriteBehind
@@ -21,6 +20,7 @@ from mercato.platform.telemetry.context import current_context
 from mercato.platform.telemetry.logs import EventLog
 from mercato_contract.clock import Clock, MakeId
 from mercato_contract.decoding.decode import page_of, read_cursor
+from mercato_contract.member_hints import UNKNOWN_MEMBER
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.requests import RefusedRequest, RefusedRequestPage, RefusedRequestQuery

@@ -10,11 +10,11 @@ from msgspec import Struct
 from sqlalchemy import Column, ColumnElement, Row, Select, delete, func, select
 
 from mercato.features.partners.model import Caller, Surface
-from mercato.features.requests.members import UNKNOWN_MEMBER
 from mercato.features.requests.tables import refused_requests
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared_insert
 from mercato_contract.clock import first_id
+from mercato_contract.member_hints import UNKNOWN_MEMBER
 from mercato_contract.problems import OTHER, PROBLEMS, OrderError
 from mercato_contract.wire import as_json
 

@@ -19,7 +19,6 @@ from typing import Final
 from msgspec import UNSET, Struct, UnsetType, json
 from msgspec.structs import asdict
 
-from mercato.features.requests.members import UNKNOWN_MEMBER, member_hint
 from mercato.features.stores.model import Onboarding, StoreRow, fill, handling_of
 from mercato.platform.gazetteer import AddressParts, locate
 from mercato_catalog.hours import HoursChange, edges_of, next_change
@@ -27,6 +26,7 @@ from mercato_catalog.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato_catalog.words import WEEK, merge_windows
 from mercato_contract.catalogs import AvailabilityWindow, PartnerWarning
 from mercato_contract.clock import zone
+from mercato_contract.member_hints import UNKNOWN_MEMBER, member_hint
 from mercato_contract.stores import (
     Address,
     AvailabilityReason,

@@ -5,7 +5,6 @@ from typing import Final
 
 from msgspec import Struct, inspect
 
-from mercato.features.requests.members import SUGGESTS, member_hint
 from mercato.local.storefront.context import StorefrontContext
 from mercato.local.storefront.proxy import Call
 from mercato.local.storefront.scenarios import ScenarioResult
@@ -19,6 +18,7 @@ from mercato_contract.carts import (
 )
 from mercato_contract.decoding.unknown import find_unknown
 from mercato_contract.discovery import DiscoverRequest
+from mercato_contract.member_hints import SUGGESTS, member_hint
 from mercato_contract.orders import CancelOrderRequest
 from mercato_contract.placements import (
     CheckedOrder,
