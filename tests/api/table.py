@@ -66,6 +66,7 @@ BODIES: dict[str, Any] = {
         "receivedAt": "2026-03-01T12:00:00Z",
         "computedSignature": "AAAA",
     },
+    "createAgent": {"name": "Lunch", "currency": "USD", "maximumDay": "20.00", "approval": "above:10.00"},
     "createConsoleLink": {"readOnly": True},
     "redeliverCommerceWebhooks": {"since": "2026-03-01T00:00:00Z"},
     "redeliverMarketfrontWebhooks": {"since": "2026-03-01T00:00:00Z"},

@@ -23,7 +23,7 @@ class World:
 
 
 async def make_world(mercato: Service, shop: MerchantServer) -> World:
-    """Create both partners, a live store, a catalog run, an order and a delivery on each surface."""
+    """Create both partners, a live store, a catalog run, an order, an agent, and a delivery on each surface."""
     partner_id, owner = await _both(mercato)
     _, stranger = await _both(mercato)
     client = owner[Access.COMMERCE]
@@ -41,6 +41,8 @@ async def make_world(mercato: Service, shop: MerchantServer) -> World:
     for access in (Access.MARKETFRONT, Access.COMMERCE):
         ids[f"endpointId of {access.name}"] = await make_endpoint(owner[access], access, "mine")
     ids["endpointId"] = ids["endpointId of MARKETFRONT"]
+    made = await owner[Access.MARKETFRONT].post("/v1/marketfront/agents", {"name": "Lunch"})
+    ids["agentId"] = made.json()["agentId"]
     ids["orderId"] = await place(owner[Access.MARKETFRONT], ids)
     return World(ids, owner, stranger)
 

@@ -189,6 +189,35 @@ export class Marketfront {
     return this.#service.perform("redeliverMarketfrontWebhooks", { body: request }, options);
   }
 
+  // --- agents
+
+  /** List this account's agents with what they spent today, newest first; revoked ones are among them. */
+  listAgents(query?: Query<"listAgents">, options?: CallOptions): Pages<types.AgentPage, types.Agent> {
+    return byCursor(
+      (position) => this.#service.perform("listAgents", { query: { ...query, ...position } }, options),
+      (page) => page.agents,
+    );
+  }
+
+  /**
+   * Create an agent, which orders within limits. Only this answer has its `key`: store it.
+   *
+   * It is revoked with the key of this client. With a key, not with an access token.
+   */
+  createAgent(request: types.NewAgentRequest, options?: CallOptions): Promise<types.AgentWithKey> {
+    return this.#service.perform("createAgent", { body: request }, options);
+  }
+
+  /** Return an agent with what it spent today. */
+  getAgent(agentId: string, options?: CallOptions): Promise<types.Agent> {
+    return this.#service.perform("getAgent", { path: { agentId } }, options);
+  }
+
+  /** Revoke an agent: its keys are refused everywhere within 2 seconds. Its orders go on. */
+  revokeAgent(agentId: string, options?: CallOptions): Promise<void> {
+    return this.#service.perform("revokeAgent", { path: { agentId } }, options);
+  }
+
   // --- webhook endpoints
 
   /** List the addresses that events are sent to, the oldest first. */

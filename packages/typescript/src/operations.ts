@@ -86,6 +86,10 @@ export const ROUTES: Readonly<{ [Id in OperationId]: Route<Id> }> = {
   getMarketfrontOrderTimeline: "GET /v1/marketfront/orders/{orderId}/timeline",
   listMarketfrontEvents: "GET /v1/marketfront/events",
   listStoreChanges: "GET /v1/marketfront/stores/changes",
+  listAgents: "GET /v1/marketfront/agents",
+  createAgent: "POST /v1/marketfront/agents",
+  getAgent: "GET /v1/marketfront/agents/{agentId}",
+  revokeAgent: "DELETE /v1/marketfront/agents/{agentId}",
   listMarketfrontRequests: "GET /v1/marketfront/requests",
   listMarketfrontWebhookDeliveries: "GET /v1/marketfront/webhook-deliveries",
   getMarketfrontWebhookDelivery: "GET /v1/marketfront/webhook-deliveries/{deliveryId}",
@@ -149,4 +153,5 @@ export const WITHOUT_BODY: Readonly<Record<WithoutBody, true>> = {
   cancelCatalogActivation: true,
   deleteCommerceWebhookEndpoint: true,
   deleteMarketfrontWebhookEndpoint: true,
+  revokeAgent: true,
 };

@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 from mercato_client import both
 from mercato_client.exchange import Id, Request, Sent, given_or_new
 from mercato_client.operation import listing, operation
+from mercato_contract.agents import Agent, AgentPage, AgentWithKey, NewAgentRequest
 from mercato_contract.carts import (
     AddCartItemRequest,
     Cart,
@@ -48,6 +49,7 @@ CARTS: Final = "/v1/marketfront/carts"
 ORDERS: Final = "/v1/marketfront/orders"
 DELIVERIES: Final = "/v1/marketfront/webhook-deliveries"
 ENDPOINTS: Final = "/v1/marketfront/webhook-endpoints"
+AGENTS: Final = "/v1/marketfront/agents"
 
 
 def _by_offset(
@@ -177,6 +179,31 @@ class Marketfront:
         until there is one.
         """
         return Sent(query={"after": after, "limit": limit, "wait": wait})
+
+    # --- agents
+
+    @listing("GET", AGENTS, AgentPage, lambda page: page.agents)
+    def list_agents(self, *, limit: int | None = None, cursor: str | None = None) -> Sent:
+        """Return this account's agents with what they spent today, newest first; revoked ones are among them."""
+        return Sent(query={"limit": limit, "cursor": cursor})
+
+    @operation("POST", AGENTS, AgentWithKey)
+    def create_agent(self, request: NewAgentRequest) -> Sent:
+        """Create an agent, which orders within limits. Only this answer has its `key`: store it.
+
+        It is revoked with the key of this client. With a key, not with an access token.
+        """
+        return Sent(body=request)
+
+    @operation("GET", AGENTS + "/{agentId}", Agent)
+    def get_agent(self, agent_id: Id) -> Sent:
+        """Return an agent with what it spent today."""
+        return Sent(ids=(agent_id,))
+
+    @operation("DELETE", AGENTS + "/{agentId}", NoneType)
+    def revoke_agent(self, agent_id: Id) -> Sent:
+        """Revoke an agent: its keys are refused everywhere within 2 seconds. Its orders go on."""
+        return Sent(ids=(agent_id,))
 
     # --- refused requests, webhooks
 

@@ -91,6 +91,35 @@ class ProblemDetail(Wire):
         | UnsetType
     ) = UNSET
     closes_at: Annotated[None, Meta(description="With STORE_CLOSED: always null.")] | UnsetType = UNSET
+    limit: (
+        Annotated[
+            str | None,
+            Meta(
+                description="With SPEND_LIMIT_EXCEEDED: the agent's limit; null if it has none and orders in another "
+                "currency."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    interval: (
+        Annotated[
+            str,
+            Meta(
+                description="With SPEND_LIMIT_EXCEEDED: what the limit is of, `order` or `day`; without it, the order "
+                "is in another currency."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    spent: (
+        Annotated[
+            str, Meta(description="With SPEND_LIMIT_EXCEEDED: what the agent's orders of the day cost.")
+        ]
+        | UnsetType
+    ) = UNSET
+    currency: (
+        Annotated[str, Meta(description="With SPEND_LIMIT_EXCEEDED: that of the limit.")] | UnsetType
+    ) = UNSET
 
 
 class ProblemKind(msgspec.Struct, frozen=True):
@@ -240,6 +269,12 @@ QUOTE_NOT_FOUND: Final = ProblemKind("QUOTE_NOT_FOUND", 404, "not_found", "No su
 QUOTE_EXPIRED: Final = ProblemKind("QUOTE_EXPIRED", 409, "conflict", "The quote is no longer valid")
 QUOTE_DECLINED: Final = ProblemKind("QUOTE_DECLINED", 409, "conflict", "A person declined the order")
 ORDER_CLOSED: Final = ProblemKind("ORDER_CLOSED", 409, "conflict", "The order is closed")
+SPEND_LIMIT_EXCEEDED: Final = ProblemKind(
+    "SPEND_LIMIT_EXCEEDED", 403, "authorization", "The order costs more than the agent may spend"
+)
+APPROVAL_REQUIRED: Final = ProblemKind(
+    "APPROVAL_REQUIRED", 403, "authorization", "A person must approve the order first"
+)
 INVALID_STATUS_TRANSITION: Final = ProblemKind(
     "INVALID_STATUS_TRANSITION", 409, "conflict", "An order's status cannot go backward"
 )

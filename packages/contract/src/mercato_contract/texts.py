@@ -17,6 +17,7 @@ _seen: Final = re.compile(rf"[^\s\x00-\x20\x7f-\xa0{_IGNORABLE}]").search
 _without_ignorable: Final = re.compile(rf"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{_IGNORABLE}]+").sub
 
 _SECRET: Final = re.compile(r"(mk_|mt_|whsec_|/console/links/|/approve/)[^\s/]{8,}")
+_hidden: Final = re.compile(rf"(?! )[\s\x00-\x20\x7f-\xa0{_IGNORABLE}]").search
 
 
 def is_blank(text: str) -> bool:
@@ -95,3 +96,10 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._text)
+
+
+def unseen_fault(member: str, text: str) -> str | None:
+    """Return a fault if the text has a character that nobody sees, a space apart, or one that moves others; or None."""
+    if text.isprintable() and _hidden(text) is None:
+        return None
+    return f"{member} may have only characters that can be seen: no line breaks, and none of no width."

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, Final
 
 from mercato.agents.door import access, door
+from mercato.api.agents import marketfront_agents
 from mercato.api.carts import carts
 from mercato.api.catalogs import commerce_catalogs, marketfront_catalogs
 from mercato.api.oauth import console, oauth
@@ -19,6 +20,7 @@ from mercato.api.webhooks import (
     marketfront_feeds,
     marketfront_requests,
     marketfront_webhooks,
+    store_feed,
 )
 from mercato.console.pages import pages
 from mercato.features.stores.catalogs import IDENTITY
@@ -90,8 +92,10 @@ def operations() -> list[Operation]:
         *carts,
         *marketfront_orders,
         *marketfront_feeds,
+        *store_feed,
         *marketfront_webhooks,
         *marketfront_requests,
+        *marketfront_agents,
         *debugger,
         *console,
         *oauth,

@@ -209,7 +209,7 @@ def _quotable(text: str) -> str:
     )
 
 
-console = Operations(access=Access.ANY, tag="Console")
+console = Operations(access=Access.ANY, tag="Console", for_agents=False)
 
 
 def _refuse_token(head: Head) -> None:

@@ -7,6 +7,7 @@ from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.orders.errors import (
     AddressInvalid,
     AddressOutOfRange,
+    ApprovalRequired,
     CancellationRefused,
     CartEmpty,
     InvalidStatusTransition,
@@ -21,6 +22,7 @@ from mercato.features.orders.errors import (
     PaymentDeclined,
     PaymentFailed,
     PaymentMethodInvalid,
+    SpendLimitExceeded,
     StoreClosed,
     StoreUnreachable,
 )
@@ -133,6 +135,8 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
         OrderTotalDifferent,
         OrderAlreadyPlaced,
         OrderClosed,
+        SpendLimitExceeded,
+        ApprovalRequired,
         StoreUnreachable,
         *REFUSAL_REASONS,
     ),
@@ -144,6 +148,9 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
     store hasn't answered, the answer is 503 with `orderId`: the order is kept, and a repeat with the same key resumes
     it. Another request with the key is refused with the `orderId` that the key belongs to, if there is one: read that
     order before you place anything again.
+
+    An order of an agent must fit its limits (403 `SPEND_LIMIT_EXCEEDED`), and is refused here if a person must approve
+    it first (403 `APPROVAL_REQUIRED`).
 
     An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
     """

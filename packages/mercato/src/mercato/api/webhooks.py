@@ -169,7 +169,7 @@ def _declare_endpoints(operations: Operations, surface: str) -> None:
 
 
 def _declare(access: Access, surface: str) -> Operations:
-    operations = Operations(access=access, tag="Webhooks")
+    operations = Operations(access=access, tag="Webhooks", for_agents=False)
     _declare_endpoints(operations, surface)
     base = f"/v1/{surface}/webhook-deliveries"
     name = surface.title()
@@ -203,7 +203,7 @@ def _declare(access: Access, surface: str) -> Operations:
 commerce_webhooks = _declare(Access.COMMERCE, "commerce")
 marketfront_webhooks = _declare(Access.MARKETFRONT, "marketfront")
 
-debugger = Operations(access=Access.ANY, tag="Webhooks")
+debugger = Operations(access=Access.ANY, tag="Webhooks", for_agents=False)
 
 
 @debugger.post(
@@ -227,7 +227,7 @@ async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> Signat
 
 
 commerce_requests = Operations(access=Access.COMMERCE, tag="Requests")
-marketfront_requests = Operations(access=Access.MARKETFRONT, tag="Requests")
+marketfront_requests = Operations(access=Access.MARKETFRONT, tag="Requests", for_agents=False)
 
 
 @commerce_requests.get(
@@ -262,7 +262,7 @@ async def list_events(call: Call[None, EventsQuery]) -> EventPage:
 
 
 def _declare_feed(access: Access, surface: str) -> Operations:
-    operations = Operations(access=access, tag="Feeds")
+    operations = Operations(access=access, tag="Feeds", for_agents=False)
     operations.get(
         f"/v1/{surface}/events",
         id=f"list{surface.title()}Events",
@@ -274,9 +274,10 @@ def _declare_feed(access: Access, surface: str) -> Operations:
 
 commerce_feeds = _declare_feed(Access.COMMERCE, "commerce")
 marketfront_feeds = _declare_feed(Access.MARKETFRONT, "marketfront")
+store_feed = Operations(access=Access.MARKETFRONT, tag="Feeds")
 
 
-@marketfront_feeds.get(
+@store_feed.get(
     "/v1/marketfront/stores/changes",
     summary="List Store Changes",
     problems=_PROBLEMS,

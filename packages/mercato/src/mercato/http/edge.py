@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from mercato.features.partners.callers import SuspendedPartner
 from mercato.features.partners.limits import Limiter, network_of
-from mercato.features.partners.model import Caller, Surface
+from mercato.features.partners.model import Caller
 from mercato.features.requests.log import RequestRecord
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors, explain_preflight, prefix_location
@@ -267,8 +267,10 @@ class Edge:
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
             set_context(call.context)
-            if operation.surface is not None and caller.surface is not operation.surface:
-                raise _wrong_surface(caller, operation.surface)
+            if (operation.surface is not None and caller.surface is not operation.surface) or (
+                caller.agent is not None and not operation.for_agents
+            ):
+                raise _forbidden(caller, operation)
             if self._limiter is not None and operation.rate is not None:
                 await self._count(self._limiter, caller, operation.rate, extra)
         if match.invalid_id is not None:
@@ -369,10 +371,16 @@ def _unknown(name: str, text: str) -> Problem:
     return not_found(text)
 
 
-def _wrong_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
+def _forbidden(caller: Caller, operation: Operation) -> errors.Forbidden:
+    if operation.surface not in {None, caller.surface}:
+        return errors.Forbidden(
+            f"This is a {caller.surface} key; the operation is of the {operation.surface} surface. "
+            f"Use a key made for it: mercato key create … --surface {operation.surface}."
+        )
+    assert caller.agent is not None, "only agents are refused on their own surface"
     return errors.Forbidden(
-        f"This is a {caller.surface} key; the operation is of the {wanted} surface. "
-        f"Use a key made for it: mercato key create … --surface {wanted}."
+        f"This is a key of the agent {caller.agent.name}, which reads stores, and places, reads and cancels its own "
+        "orders. This operation is about the whole account. Use a key of the storefront itself."
     )
 
 

@@ -231,6 +231,7 @@ class Operation:
     reader: Callable[[bytes], Wire] | None = None
     names_unknown: bool = False
     from_pages: bool = False
+    for_agents: bool = True
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -351,11 +352,17 @@ class Declare(Protocol):
 
 
 class Operations:
-    """The operations of one surface, in the order of their declaration."""
+    """The operations of one surface, in the order of their declaration.
 
-    def __init__(self, *, access: Access, tag: str, refusals: Refusals = PROBLEM_DETAILS) -> None:
+    Those that aren't `for_agents` are about the whole account: they refuse the keys of a storefront's agents.
+    """
+
+    def __init__(
+        self, *, access: Access, tag: str, refusals: Refusals = PROBLEM_DETAILS, for_agents: bool = True
+    ) -> None:
         self._access = access
         self._tag = tag
+        self._for_agents = for_agents
         self._refusals = refusals
         self._all: list[Operation] = []
 
@@ -390,6 +397,7 @@ class Operations:
                     summary=summary,
                     description=inspect.cleandoc(handler.__doc__ or ""),
                     tag=self._tag,
+                    for_agents=self._for_agents,
                     **_types_of(handler, schema),
                     **own,
                 )

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from mercato.features.catalogs.errors import CatalogIngestNotFound, CatalogSetNotFound
 from mercato.features.orders.errors import OrderNotFound
+from mercato.features.partners.agents import AgentNotFound
 from mercato.features.stores.model import OnboardingNotFound, StoreNotFound
 from mercato.features.webhooks.model import DeliveryNotFound, EndpointNotFound
 from mercato.http.operations import Operation
@@ -60,6 +61,7 @@ PATH_PARAMETERS: Final = {
     "orderId": PathParameter("The order's id.", OrderNotFound),
     "deliveryId": PathParameter("The delivery's id, as the list of deliveries names it.", DeliveryNotFound),
     "endpointId": PathParameter("The endpoint's id, as the list of endpoints names it.", EndpointNotFound),
+    "agentId": PathParameter("The agent's id, as the list of agents names it.", AgentNotFound),
     "name": PathParameter("The file's name, as the page names it."),
     "errorCode": PathParameter("The code, as a problem's `errorCode` has it, in any letter case."),
 }

@@ -97,6 +97,14 @@ class InvalidStatusTransition(Problem):
     kind = problems.INVALID_STATUS_TRANSITION
 
 
+class SpendLimitExceeded(Problem):
+    kind = problems.SPEND_LIMIT_EXCEEDED
+
+
+class ApprovalRequired(Problem):
+    kind = problems.APPROVAL_REQUIRED
+
+
 class StoreUnreachable(Problem):
     kind = problems.STORE_UNREACHABLE
 

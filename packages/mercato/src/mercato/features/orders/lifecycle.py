@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.metrics import Activity
-from mercato.features.orders import queries, search
+from mercato.features.orders import queries, search, spending
 from mercato.features.orders.record import (
     EncodedEventData,
     EntryDetail,
@@ -391,6 +391,9 @@ class Lifecycle(Struct, frozen=True):
                 if updated is None:
                     raise ConcurrentUpdate
                 event_urls[order.storefront_id] = updated.event_url
+        await spending.give_back(
+            tx, [(order, after) for (order, _), after in zip(changes, applied, strict=True)]
+        )
         # Read and enqueue before anything is deferred, so that deferred statements stay together.
         events = await self._events(tx, changes, applied, event_urls)
         if events:

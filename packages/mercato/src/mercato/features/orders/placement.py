@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
 from mercato.features.metrics import Activity
-from mercato.features.orders import by_hand, idempotency, queries, search
+from mercato.features.orders import by_hand, idempotency, queries, search, spending
 from mercato.features.orders.checks import OrderCheck, OrderChecker, with_address1
 from mercato.features.orders.errors import (
     RETRY_SECONDS,
@@ -83,7 +83,7 @@ class PlacementContext(Struct, frozen=True, kw_only=True):
     """One Place request. `deadline` is the end of its calls, on the event loop's clock.
 
     `body` is None if the request can only continue with an order that is stored. `make_origin` returns what a repeat
-    needs to get the same refusal.
+    needs to get the same refusal. `approved`: a person has approved the order of an agent.
     """
 
     caller: Caller
@@ -93,6 +93,7 @@ class PlacementContext(Struct, frozen=True, kw_only=True):
     trace: str
     make_origin: MakeOrigin
     deadline: float
+    approved: bool
 
     @property
     def request(self) -> PlaceOrderRequest:
@@ -149,7 +150,13 @@ class Placements(Struct, frozen=True):
         return timedelta(seconds=self.seconds) + SLACK
 
     async def place(
-        self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, make_origin: MakeOrigin
+        self,
+        caller: Caller,
+        request: PlaceOrderRequest,
+        *,
+        key: str,
+        trace: str,
+        make_origin: MakeOrigin,
     ) -> OrderOutcome:
         """Return the outcome: of this request, or the one that is pinned to the key.
 
@@ -183,9 +190,13 @@ class Placements(Struct, frozen=True):
         trace: str,
         make_origin: MakeOrigin,
         on_stored: OnStored | None = None,
+        approved: bool = False,
     ) -> OrderOutcome:
-        """Do what `place` does, for a request whose repeats may be told by less than its own bytes."""
-        context = self._context(caller, request, keyed, trace, make_origin, on_stored)
+        """Do what `place` does, for a request whose repeats may be told by less than its own bytes.
+
+        `approved` says that a person has approved the order, which the caller's agent may need.
+        """
+        context = self._context(caller, request, keyed, trace, make_origin, on_stored, approved=approved)
         return await self._decided(context, self._claim_key(context))
 
     async def resume(
@@ -201,7 +212,7 @@ class Placements(Struct, frozen=True):
 
         If there is neither, the refusal is raised, or OrderAlreadyPlaced for an order with its token.
         """
-        context = self._context(caller, None, keyed, trace, make_origin, None)
+        context = self._context(caller, None, keyed, trace, make_origin, None, approved=False)
         return await self._decided(context, self._refuse(context, refusal))
 
     def _context(
@@ -212,6 +223,8 @@ class Placements(Struct, frozen=True):
         trace: str,
         make_origin: MakeOrigin,
         on_stored: OnStored | None,
+        *,
+        approved: bool,
     ) -> PlacementContext:
         return PlacementContext(
             caller=caller,
@@ -221,6 +234,7 @@ class Placements(Struct, frozen=True):
             trace=trace,
             make_origin=make_origin,
             deadline=asyncio.get_running_loop().time() + self.seconds,
+            approved=approved,
         )
 
     async def _decided(self, context: PlacementContext, first: Awaitable[State]) -> OrderOutcome:
@@ -418,7 +432,11 @@ class Placements(Struct, frozen=True):
         )
         size = ORDER_BYTES + len(order.content)
         await self.quota.take(tx, context.caller.partner_id, size, now=now)
-        await audit(tx, "order", order.id, detail={"storeId": order.store_id})
+        detail: dict[str, object] = {"storeId": order.store_id}
+        if (agent := context.caller.agent) is not None:
+            order = await spending.take(tx, agent, order, approved=context.approved, now=now)
+            detail["agent"] = agent.name
+        await audit(tx, "order", order.id, detail=detail)
         country = country_of(store.address.country or None, store.timezone)
         search.add_order(tx, self.contacts, order.id, order.customer, country=country)
         if claim.order_id != order.id:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 from sqlalchemy import (
+    ColumnElement,
     Row,
     Select,
     Text,
@@ -152,7 +153,7 @@ async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> Non
 
 async def get_own_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow:
     """Return an order of the caller's stores, or placed by the caller; `lock` locks its row. Raises OrderNotFound."""
-    query = select(orders).where(orders.c.id == order_id, _side(caller) == caller.partner_id)
+    query = select(orders).where(orders.c.id == order_id, _is_own(caller))
     row = await tx.first(query.with_for_update() if lock else query)
     if row is None:
         raise OrderNotFound(order_id)
@@ -202,7 +203,7 @@ async def list_orders(
 
     They are at most `limit`, and fewer if they are large: a page ends after MAX_PAGE_BYTES.
     """
-    query: Select[Any] = select(orders).where(_side(caller) == caller.partner_id)
+    query: Select[Any] = select(orders).where(_is_own(caller))
     if store_id is not None:
         query = query.where(orders.c.store_id == store_id)
     if state is not None:
@@ -218,7 +219,7 @@ async def list_orders(
 
 async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:
     """Return whether it is an order of the caller's stores, or placed by the caller."""
-    conditions = (orders.c.id == order_id, _side(caller) == caller.partner_id)
+    conditions = (orders.c.id == order_id, _is_own(caller))
     return await tx.scalar(select(orders.c.id).where(*conditions)) is not None
 
 
@@ -241,7 +242,7 @@ async def lock_own_orders(tx: Write, caller: Caller, order_ids: Collection[UUID]
 
     They are locked in the order of their ids, so that two requests for the same orders never deadlock.
     """
-    query = select(orders).where(orders.c.id.in_(set(order_ids)), _side(caller) == caller.partner_id)
+    query = select(orders).where(orders.c.id.in_(set(order_ids)), _is_own(caller))
     rows = await tx.all(query.order_by(orders.c.id).with_for_update())
     return {row.id: _order(row) for row in rows}
 
@@ -277,8 +278,12 @@ def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> UpdateBase:
     return prepared(update(orders).where(*_UNCHANGED).values(values).returning(_EVENT_URL))
 
 
-def _side(caller: Caller) -> Any:
-    return orders.c.partner_id if caller.surface is Surface.COMMERCE else orders.c.storefront_id
+def _is_own(caller: Caller) -> ColumnElement[bool]:
+    """Return whether an order is of the caller's stores, or placed by the caller: by the agent, with an agent's key."""
+    if caller.agent is not None:
+        return orders.c.agent_id == caller.agent.id
+    side = orders.c.partner_id if caller.surface is Surface.COMMERCE else orders.c.storefront_id
+    return side == caller.partner_id
 
 
 def _to_columns(values: Mapping[str, object]) -> dict[str, object]:

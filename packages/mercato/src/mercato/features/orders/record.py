@@ -128,7 +128,8 @@ class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
     """A stored order. `partner_id` is the merchant, `storefront_id` the partner that placed it.
 
     `content` is the stored OrderContent, byte for byte: other bodies are compressed with it. `total` is in minor
-    units. `sequence` counts the events for the storefront, `entries` those of the history.
+    units. `sequence` counts the events for the storefront, `entries` those of the history. `agent_id` is whose key
+    placed it, if an agent's, and `agent_day` the ordinal number of the day on which that agent's spending counts it.
     """
 
     id: UUID
@@ -163,6 +164,8 @@ class OrderRow(Struct, frozen=True, kw_only=True, dict=True):
     traceparent: str
     created_at: datetime
     updated_at: datetime
+    agent_id: UUID | None = None
+    agent_day: int | None = None
 
     @property
     def total_after_adjustments(self) -> int:

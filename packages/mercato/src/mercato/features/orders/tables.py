@@ -51,6 +51,9 @@ orders = Table(
     Column("adjustments", Text),
     # Who accepts it, by what its store said when it was placed; NULL: its webhook.
     Column("handling", Text),
+    # The agent whose key placed it, and the day (its ordinal number) on which that agent's spending counts it.
+    Column("agent_id", Id),
+    Column("agent_day", Integer),
 )
 Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)
@@ -67,6 +70,14 @@ Index(
     orders.c.id,
     sqlite_where=_with_customer,
     postgresql_where=_with_customer,
+)
+_by_agent = text("agent_id IS NOT NULL")
+Index(
+    "ix_orders_agent_id",
+    orders.c.agent_id,
+    orders.c.id,
+    sqlite_where=_by_agent,
+    postgresql_where=_by_agent,
 )
 _with_token = text("token_id IS NOT NULL")
 orders_one_for_each_token = Index(

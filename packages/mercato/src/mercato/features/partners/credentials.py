@@ -63,6 +63,7 @@ async def create_key(
     description: str | None = None,
     expires_at: datetime | None = None,
     parent: ApiKey | None = None,
+    agent_id: UUID | None = None,
     now: Clock = clock.now,
     new_id: MakeId = clock.new_id,
 ) -> NewKey:
@@ -82,6 +83,7 @@ async def create_key(
         expires_at=_earliest(expires_at, latest),
         parent_key_id=None if parent is None else parent.id,
         latest_expiry=latest,
+        agent_id=agent_id,
         now=now,
         new_id=new_id,
     )
@@ -116,8 +118,8 @@ async def roll_key(
     """Create a key that replaces an active one, which expires after the overlap.
 
     The new key has the lifetime of the old one, but expires no later than that one's parent did, and than its own. The
-    parent is the key whose session rolls; an operator's command keeps the old one's. Raises InactiveKeyError if the key
-    isn't active.
+    parent is the key whose session rolls; an operator's command keeps the old one's. The key of an agent is replaced by
+    another of that agent. Raises InactiveKeyError if the key isn't active.
     """
     at = now()
     if not await queries.set_key_expiry(tx, key.id, at=at + checked_overlap(overlap), now=at):
@@ -133,18 +135,31 @@ async def roll_key(
         expires_at=_earliest(None if life is None else at + life, latest),
         parent_key_id=key.parent_key_id if parent is None else parent.id,
         latest_expiry=latest,
+        agent_id=key.agent_id,
         now=now,
         new_id=new_id,
     )
+    if key.agent_id is not None:
+        await queries.set_agent_key(tx, key.agent_id, made.id)
     await audit(tx, "key", key.id, partner_id=key.partner_id, detail={"rolledTo": made.id})
     return made
 
 
 async def revoke_key(tx: Write, key: ApiKey, *, now: Clock = clock.now) -> bool:
-    """Revoke a key, here at once and everywhere within a second; return whether it wasn't revoked before."""
+    """Revoke a key, here at once and everywhere within a second; return whether it wasn't revoked before.
+
+    The keys of agents that it has made are revoked with it.
+    """
     revoked = await queries.set_key_revoked(tx, key.id, now=now())
     if revoked:
         await audit(tx, "key", key.id, partner_id=key.partner_id, detail={"revoked": True})
+    # After the update, for which a request that makes an agent with the key has waited; again, because a key of an
+    # agent that is being revoked may have been rolled in the meantime.
+    while made := await queries.set_agent_keys_revoked(tx, key, now=now()):
+        for key_id in made:
+            await audit(
+                tx, "key", key_id, partner_id=key.partner_id, detail={"revoked": True, "parent": key.id}
+            )
     # Announced even when nothing changed: a second revocation may follow a lost announcement.
     await announce(tx, TOPIC, str(key.partner_id))
     return revoked
@@ -159,6 +174,7 @@ async def insert_key(
     expires_at: datetime | None = None,
     parent_key_id: UUID | None = None,
     latest_expiry: datetime | None = None,
+    agent_id: UUID | None = None,
     now: Clock,
     new_id: MakeId,
 ) -> NewKey:
@@ -175,6 +191,7 @@ async def insert_key(
         last_used_at=None,
         parent_key_id=parent_key_id,
         latest_expiry=latest_expiry,
+        agent_id=agent_id,
     )
     await queries.insert_key(tx, key, digest=model.digest(text.encode()))
     return NewKey(id=key.id, surface=surface, text=text, expires_at=expires_at)

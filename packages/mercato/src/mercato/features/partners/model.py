@@ -47,10 +47,50 @@ class Limits(msgspec.Struct, frozen=True):
     discovery: int | None = None
 
 
+class ApprovalRule(StrEnum):
+    """Which orders of an agent wait for a person's approval. `above`: those that cost more than an amount."""
+
+    NEVER = "never"
+    ABOVE = "above"
+    ALWAYS = "always"
+
+
+class Agent(Struct, frozen=True, kw_only=True):
+    """A program that orders for a storefront, with limits that never change. `key_id` is its newest key.
+
+    Amounts are minor units of the currency, the only one that it orders in; without one it has no amounts. A day begins
+    at midnight of `timezone`.
+    """
+
+    id: UUID
+    partner_id: UUID
+    name: str
+    key_id: UUID
+    currency: str | None
+    maximum_order: int | None
+    maximum_day: int | None
+    approval: ApprovalRule
+    approval_above: int | None
+    timezone: str
+    created_at: datetime
+
+
+def needs_approval(agent: Agent, total: int) -> bool:
+    """Return whether a person must approve an order with this total, in minor units of the agent's currency."""
+    match agent.approval:
+        case ApprovalRule.NEVER:
+            return False
+        case ApprovalRule.ALWAYS:
+            return True
+        case ApprovalRule.ABOVE:
+            assert agent.approval_above is not None, "the rule has an amount"
+            return total > agent.approval_above
+
+
 class Caller(Struct, frozen=True):
     """The partner and key of a request: every query that a partner can reach takes one.
 
-    `stores` is how many live stores the partner has, for its limits.
+    `stores` is how many live stores the partner has, for its limits. `agent` is whose key it is, if an agent's.
     """
 
     partner_id: UUID
@@ -58,6 +98,7 @@ class Caller(Struct, frozen=True):
     surface: Surface
     limits: Limits
     stores: int = 0
+    agent: Agent | None = None
 
 
 class Partner(Struct, frozen=True, kw_only=True):
@@ -84,8 +125,8 @@ class KeyState(StrEnum):
 class ApiKey(Struct, frozen=True, kw_only=True):
     """A stored key without its text.
 
-    It descends from `parent_key_id`, the key whose console session made it. Neither it nor a key that replaces it
-    expires after `latest_expiry`, if there is one.
+    It descends from `parent_key_id`, the key whose console session or request made it. Neither it nor a key that
+    replaces it expires after `latest_expiry`, if there is one. `agent_id` is whose key it is, if an agent's.
     """
 
     id: UUID
@@ -99,6 +140,7 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     last_used_at: datetime | None
     parent_key_id: UUID | None = None
     latest_expiry: datetime | None = None
+    agent_id: UUID | None = None
 
     def state(self, now: datetime) -> KeyState:
         if self.revoked_at is not None:

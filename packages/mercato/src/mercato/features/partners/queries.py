@@ -33,8 +33,25 @@ from sqlalchemy import (
     update,
 )
 
-from mercato.features.partners.model import ApiKey, Limits, Partner, PartnerKind, SigningSecret, Surface
-from mercato.features.partners.tables import api_keys, partners, signing_secrets, stored_bytes, webhook_tokens
+from mercato.features.partners.model import (
+    Agent,
+    ApiKey,
+    ApprovalRule,
+    Limits,
+    Partner,
+    PartnerKind,
+    SigningSecret,
+    Surface,
+)
+from mercato.features.partners.tables import (
+    agent_spending,
+    agents,
+    api_keys,
+    partners,
+    signing_secrets,
+    stored_bytes,
+    webhook_tokens,
+)
 from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.search import ESCAPE, pattern_of
@@ -135,7 +152,10 @@ async def lock_active_partner(tx: Write, partner_id: UUID) -> bool:
 
 
 async def delete_partner(tx: Write, partner_id: UUID) -> None:
-    """Delete the partner with its keys, signing secrets and webhook tokens."""
+    """Delete the partner with its agents, keys, signing secrets and webhook tokens."""
+    own_agents = select(agents.c.id).where(agents.c.partner_id == partner_id)
+    await tx.execute(delete(agent_spending).where(agent_spending.c.agent_id.in_(own_agents)))
+    await tx.execute(delete(agents).where(agents.c.partner_id == partner_id))
     await tx.execute(delete(api_keys).where(api_keys.c.partner_id == partner_id))
     await tx.execute(delete(signing_secrets).where(signing_secrets.c.partner_id == partner_id))
     await tx.execute(delete(webhook_tokens).where(webhook_tokens.c.partner_id == partner_id))
@@ -157,6 +177,9 @@ async def insert_key(tx: Write, key: ApiKey, *, digest: bytes) -> None:
     await tx.execute(insert(api_keys).values(asdict(key) | {"hash": digest}))
 
 
+_PREFIX: Final = "of_agent_"
+_OF_AGENT: Final = tuple(column.label(_PREFIX + column.name) for column in agents.c)
+
 _STORES: Final = table("stores", column("partner_id", Id))
 """The table of a feature above this one, which is only counted here."""
 
@@ -171,12 +194,13 @@ def _stores_of(partner_id: UUID | ColumnElement[UUID]) -> Select[int]:
 
 
 class KeyWithPartner(NamedTuple):
-    """A key in any state, with its partner's limits and the number of its live stores."""
+    """A key in any state, with its partner's limits, the number of its live stores, and its agent."""
 
     key: ApiKey
     limits: Limits
     stores: int
     suspended: bool
+    agent: Agent | None
 
 
 async def find_caller_by_digest(tx: Read, digest: bytes) -> KeyWithPartner | None:
@@ -191,17 +215,25 @@ async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> KeyWithPart
     row = await tx.first(
         select(
             api_keys,
+            *_OF_AGENT,
             partners.c.limits,
             partners.c.suspended_at,
             _stores_of(api_keys.c.partner_id).scalar_subquery().label("stores"),
         )
         .join(partners, partners.c.id == api_keys.c.partner_id)
+        .outerjoin(agents, agents.c.id == api_keys.c.agent_id)
         .where(condition)
     )
     if row is None:
         return None
     limits = msgspec.json.decode(row.limits, type=Limits)
-    return KeyWithPartner(key_of(row), limits, row.stores, suspended=row.suspended_at is not None)
+    return KeyWithPartner(
+        key_of(row),
+        limits,
+        row.stores,
+        suspended=row.suspended_at is not None,
+        agent=None if row.agent_id is None else agent_of(row, _PREFIX),
+    )
 
 
 async def find_key(tx: Read, key_id: UUID) -> ApiKey | None:
@@ -268,6 +300,18 @@ async def set_key_revoked(tx: Write, key_id: UUID, *, now: datetime) -> bool:
     return result.rowcount == 1
 
 
+async def set_agent_keys_revoked(tx: Write, parent: ApiKey, *, now: datetime) -> list[UUID]:
+    """Revoke the agents' keys that the parent has made and that weren't revoked; return their ids."""
+    made = and_(
+        api_keys.c.partner_id == parent.partner_id,
+        api_keys.c.parent_key_id == parent.id,
+        api_keys.c.agent_id.is_not(None),
+        api_keys.c.revoked_at.is_(None),
+    )
+    result = await tx.execute(update(api_keys).where(made).values(revoked_at=now).returning(api_keys.c.id))
+    return [row.id for row in result.all()]
+
+
 async def record_key_uses(tx: Write, key_ids: Sequence[UUID], *, now: datetime) -> None:
     """Record a use of the keys; rows that another process is writing are skipped."""
     known = or_(api_keys.c.last_used_at.is_(None), api_keys.c.last_used_at <= now - USE_STEP)
@@ -282,6 +326,17 @@ async def record_key_uses(tx: Write, key_ids: Sequence[UUID], *, now: datetime) 
 def is_active(now: datetime) -> ColumnElement[bool]:
     unexpired = or_(api_keys.c.expires_at.is_(None), api_keys.c.expires_at > now)
     return and_(api_keys.c.revoked_at.is_(None), unexpired)
+
+
+# --- agents ------------------------------------------------------------------------------------------
+
+
+async def insert_agent(tx: Write, agent: Agent) -> None:
+    await tx.execute(insert(agents).values(asdict(agent)))
+
+
+async def set_agent_key(tx: Write, agent_id: UUID, key_id: UUID) -> None:
+    await tx.execute(update(agents).where(agents.c.id == agent_id).values(key_id=key_id))
 
 
 # --- signing secrets ---------------------------------------------------------------------------------
@@ -346,6 +401,12 @@ def _partner(row: Row[Any]) -> Partner:
         created_at=row.created_at,
         suspended_at=row.suspended_at,
     )
+
+
+def agent_of(row: Row[Any], prefix: str = "") -> Agent:
+    """Return the agent of a row whose columns have names that begin with the prefix."""
+    members = {name: getattr(row, prefix + name) for name in Agent.__struct_fields__}
+    return Agent(**members | {"approval": ApprovalRule(members["approval"])})
 
 
 def key_of(row: Row[Any]) -> ApiKey:

@@ -58,9 +58,43 @@ api_keys = Table(
     Column("parent_key_id", Id),
     # What its expiry, and that of the keys that replace it, never exceeds: the expiry that its parent had.
     Column("latest_expiry", Instant),
+    # The agent that it is a key of; those that replace it are its agent's, too.
+    Column("agent_id", Id),
 )
 Index("ix_api_keys_partner_id", api_keys.c.partner_id, api_keys.c.id)
 Index("ix_api_keys_prefix", api_keys.c.prefix)
+
+# Storefronts' agents and their limits, in minor units of the currency; without one they have none. They never change.
+agents = Table(
+    "agents",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, ForeignKey("partners.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    # Its newest key.
+    Column("key_id", Id, nullable=False),
+    Column("currency", Text),
+    Column("maximum_order", BigInteger),
+    Column("maximum_day", BigInteger),
+    # Which orders a person approves: never, above, or always; and above what.
+    Column("approval", Text, nullable=False),
+    Column("approval_above", BigInteger),
+    # In which its days begin.
+    Column("timezone", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+Index("ix_agents_partner_id", agents.c.partner_id, agents.c.id)
+
+# What an agent's orders of a day (its ordinal number, in the agent's time zone) cost, less those that were cancelled.
+agent_spending = Table(
+    "agent_spending",
+    metadata,
+    Column("agent_id", Id, primary_key=True),
+    Column("day", Integer, primary_key=True),
+    Column("currency", Text, primary_key=True),
+    Column("spent", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
 
 # At most two per partner: the current one and, during a rotation, the previous one.
 signing_secrets = Table(

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from mercato.features.partners import model
 from mercato.features.partners.model import Caller
 from mercato.features.quotes.model import QuoteRow, QuoteWarning
 from mercato.features.stores.model import StoreRow
@@ -29,9 +30,9 @@ PURPOSE: Final = "mercato approval page"
 """The purpose of the derived keys from which the secrets of approval pages are made."""
 
 
-def needs_approval(_caller: Caller, _total: int) -> bool:
+def needs_approval(caller: Caller, total: int) -> bool:
     """Return whether a person must approve an order of this total, in minor units, that the caller places."""
-    return False
+    return caller.agent is not None and model.needs_approval(caller.agent, total)
 
 
 def warnings_of(

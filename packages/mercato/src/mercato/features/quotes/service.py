@@ -224,6 +224,7 @@ class Quotes(Struct, frozen=True, kw_only=True):
                 trace=trace,
                 make_origin=make_origin,
                 on_stored=self._set_placed(quote, leaves),
+                approved=QuoteState.PENDING in leaves,
             )
         except TokenExpired:
             raise QuoteExpired(quote) from None

@@ -31,6 +31,7 @@ TAGS: Final = {
     "Feeds": "What happened, in the order of commits: read it at your own pace, from a cursor.",
     "Requests": "Your requests that were refused in the last days.",
     "Marketfront": "For storefronts: find stores, and read them and their catalogs.",
+    "Agents": "A storefront's agents: programs that order with keys of their own, within limits.",
     "Carts": "Optional cart helpers for storefronts. Carts aren't stored: the client keeps them.",
     "Tokens": "Access tokens for marketfront keys (OAuth 2.0 client credentials).",
     "Console": "Links that sign a browser in to the console.",

@@ -55,6 +55,14 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "headers": {"X-Tenant": "warehouse"},
         "enabled": True,
     },
+    "NewAgentRequest": {
+        "name": "Lunch assistant",
+        "currency": "USD",
+        "maximumOrder": "30.00",
+        "maximumDay": "60.00",
+        "approval": "above:20.00",
+        "timezone": "America/New_York",
+    },
     "RedeliverRequest": {"since": "2026-03-01T00:00:00Z", "status": "failed"},
     "RotateEndpointSecretRequest": {"overlapHours": 24},
     "OnboardingRequest": {

@@ -1,0 +1,157 @@
+"""What agents spend: taken with an order, in the transaction that stores it, and given back when it is cancelled.
+
+Counted for each agent, day and currency. Only orders of agents cost a statement.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from msgspec.structs import replace
+from sqlalchemy import Insert, bindparam, select, update
+
+from mercato.features.orders.errors import ApprovalRequired, SpendLimitExceeded
+from mercato.features.orders.record import OrderRow
+from mercato.features.partners.agents import day_of
+from mercato.features.partners.model import Agent, needs_approval
+from mercato.features.partners.tables import agent_spending
+from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.statements import conflicting_insert, prepared
+from mercato.platform.db.types import Dialect
+from mercato_contract.money import MAX_MINOR, to_text
+from mercato_contract.orders import OrderState
+
+_COLUMNS: Final = tuple(agent_spending.c.keys())
+_KEY: Final = [agent_spending.c.agent_id, agent_spending.c.day, agent_spending.c.currency]
+
+
+def _take(dialect: Dialect) -> Insert:
+    new = conflicting_insert(agent_spending, dialect).values({name: bindparam(name) for name in _COLUMNS})
+    taken: Insert = new.on_conflict_do_update(
+        index_elements=_KEY,
+        set_={"spent": agent_spending.c.spent + new.excluded.spent},
+        where=agent_spending.c.spent <= bindparam("most_before"),
+    )
+    return prepared(taken)
+
+
+_TAKE: Final[dict[Dialect, Insert]] = {dialect: _take(dialect) for dialect in ("sqlite", "postgresql")}
+_OF_DAY: Final = (
+    agent_spending.c.agent_id == bindparam("where_agent"),
+    agent_spending.c.day == bindparam("where_day"),
+    agent_spending.c.currency == bindparam("where_currency"),
+)
+_FIND: Final = prepared(select(agent_spending.c.spent).where(*_OF_DAY))
+_GIVE_BACK: Final = prepared(
+    update(agent_spending).where(*_OF_DAY).values(spent=agent_spending.c.spent - bindparam("amount"))
+)
+
+
+class Interval(StrEnum):
+    """What a limit is of."""
+
+    ORDER = "order"
+    DAY = "day"
+
+
+async def take(tx: Write, agent: Agent, order: OrderRow, *, approved: bool, now: datetime) -> OrderRow:
+    """Count a new order for its agent, and return it with agent and day.
+
+    `approved` says that a person has approved it. Raises SpendLimitExceeded, ApprovalRequired.
+    """
+    day, total, currency = day_of(agent, now), order.total, order.currency
+    if agent.currency not in {None, currency}:
+        raise await _other_currency(tx, agent, order, day)
+    if agent.maximum_order is not None and total > agent.maximum_order:
+        raise await _exceeded(tx, agent, order, day, Interval.ORDER, agent.maximum_order)
+    most = MAX_MINOR if agent.maximum_day is None else agent.maximum_day
+    row = {
+        "agent_id": agent.id,
+        "day": day,
+        "currency": currency,
+        "spent": total,
+        "most_before": most - total,
+    }
+    if total > most or (await tx.execute(_TAKE[tx.dialect], row)).rowcount != 1:
+        raise await _exceeded(tx, agent, order, day, Interval.DAY, most)
+    # After the limits: no approval raises them.
+    if not approved and needs_approval(agent, total):
+        raise _needs_approval(agent, order)
+    return replace(order, agent_id=agent.id, agent_day=day)
+
+
+async def give_back(tx: Write, changes: Iterable[tuple[OrderRow, OrderRow]]) -> None:
+    """Take off what orders cost that are cancelled now: each is given as it was and as it is."""
+    ended = [
+        after
+        for before, after in changes
+        if after.agent_id is not None
+        and after.state is OrderState.CANCELLED
+        and before.state is not OrderState.CANCELLED
+    ]
+    # In one order, so that two transactions don't deadlock.
+    for order in sorted(ended, key=_place):
+        values = {
+            "where_agent": order.agent_id,
+            "where_day": order.agent_day,
+            "where_currency": order.currency,
+        }
+        await tx.execute(_GIVE_BACK, values | {"amount": order.total})
+
+
+def _place(order: OrderRow) -> tuple[str, int, str]:
+    return str(order.agent_id), order.agent_day or 0, order.currency
+
+
+async def _find_spent(tx: Read, agent: Agent, day: int, currency: str) -> str:
+    values = {"where_agent": agent.id, "where_day": day, "where_currency": currency}
+    spent: int | None = await tx.scalar(_FIND, values)
+    return to_text(spent or 0, currency)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+async def _exceeded(
+    tx: Read, agent: Agent, order: OrderRow, day: int, interval: Interval, limit: int
+) -> SpendLimitExceeded:
+    currency = order.currency
+    most, total = to_text(limit, currency), to_text(order.total, currency)
+    spent = await _find_spent(tx, agent, day, currency)
+    match interval:
+        case Interval.ORDER:
+            why = f"An order of the agent {agent.name} may cost at most {most} {currency}, and this one costs {total}."
+        case Interval.DAY:
+            why = (
+                f"The agent {agent.name} may spend at most {most} {currency} a day, counted in {agent.timezone}. It "
+                f"has spent {spent}, and this order costs {total}."
+            )
+    members = {"limit": most, "interval": interval.value, "spent": spent, "currency": currency}
+    return SpendLimitExceeded(
+        f"{why} Nothing was placed. Order less, or ask the storefront for an agent with other limits.",
+        extensions=members,
+    )
+
+
+async def _other_currency(tx: Read, agent: Agent, order: OrderRow, day: int) -> SpendLimitExceeded:
+    assert agent.currency is not None, "an agent without a currency orders in every one"
+    limit = agent.maximum_day if agent.maximum_order is None else agent.maximum_order
+    return SpendLimitExceeded(
+        f"The agent {agent.name} orders in {agent.currency} alone, and this order is in {order.currency}. Nothing was "
+        "placed. Choose another store, or use another key.",
+        extensions={
+            "limit": None if limit is None else to_text(limit, agent.currency),
+            "spent": await _find_spent(tx, agent, day, agent.currency),
+            "currency": agent.currency,
+        },
+    )
+
+
+def _needs_approval(agent: Agent, order: OrderRow) -> ApprovalRequired:
+    total = f"{to_text(order.total, order.currency)} {order.currency}"
+    return ApprovalRequired(
+        f"A person must approve this order of the agent {agent.name}, which costs {total}. Nothing was placed. This "
+        "operation can't ask anybody: order with the tools quote_order and place_order at /mcp, which give the address "
+        "of the page where a person approves."
+    )
