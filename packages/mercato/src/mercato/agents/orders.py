@@ -207,7 +207,7 @@ def _text_of_line(line: LineSummary) -> str:
     return f"- {line.quantity} x {line.name}{choices}{price}{note}"
 
 
-def _summary_members(order: Order) -> dict[str, Any]:
+def summary_members(order: Order) -> dict[str, Any]:
     return {
         "order_id": order.order_id,
         "store_id": order.store_id,
@@ -231,14 +231,14 @@ def details_of(order: Order) -> OrderDetails:
     lines = list(map(_line_of, order.cart.line_items))
     taken, _ = take_within(lines, _text_of_line, most=LINES_SIZE)
     return OrderDetails(
-        **_summary_members(order),
+        **summary_members(order),
         amounts=amounts_of(order.amounts),
         lines=taken,
         more_lines=len(lines) - len(taken) or UNSET,
     )
 
 
-def _text_of_summary(order: OrderSummary) -> str:
+def text_of_summary(order: OrderSummary) -> str:
     number = "" if order.number is UNSET else f", the store's number {order.number}"
     reason = "" if order.cancel_reason is UNSET else f" ({order.cancel_reason})"
     ready = "" if order.ready_at is UNSET else f", ready at {order.ready_at}"
@@ -246,9 +246,9 @@ def _text_of_summary(order: OrderSummary) -> str:
     return f"- {order.order_id}{number}: {state}{ready}, {order.total} {order.currency}, placed {order.placed_at}"
 
 
-def _text_of_details(order: OrderDetails) -> list[str]:
+def text_of_details(order: OrderDetails) -> list[str]:
     more = [] if order.more_lines is UNSET else [f"and {order.more_lines} more lines"]
-    return [_text_of_summary(order), *map(_text_of_line, order.lines), *more, *render_amounts(order.amounts)]
+    return [text_of_summary(order), *map(_text_of_line, order.lines), *more, *render_amounts(order.amounts)]
 
 
 # --- what became of a quote -----------------------------------------------------------------------
@@ -284,7 +284,7 @@ def render_answer(answer: OrderAnswer) -> str:
     if answer.approval_url is not UNSET:
         lines.append(f"Approve or decline: {answer.approval_url}")
     if answer.order is not UNSET:
-        lines += _text_of_details(answer.order)
+        lines += text_of_details(answer.order)
     return "\n".join(lines)
 
 
@@ -478,7 +478,7 @@ class ListedOrders(Wire, kw_only=True):
 
 def render_orders(found: ListedOrders) -> str:
     """Return orders as text."""
-    lines = list(map(_text_of_summary, found.orders)) or ["No orders."]
+    lines = list(map(text_of_summary, found.orders)) or ["No orders."]
     if found.next_cursor is not None:
         lines.append(f"More: cursor {found.next_cursor}.")
     return "\n".join(lines)
@@ -499,8 +499,8 @@ async def list_orders(call: ToolCall[ListOrders]) -> ListedOrders:
     sent = urlencode({name: value for name, value in query.items() if value is not None}).encode()
     page = await call.perform(_LIST, returns=MarketfrontOrderPage, query=sent)
     orders, are_left = take_within(
-        [OrderSummary(**_summary_members(order)) for order in page.orders],
-        _text_of_summary,
+        [OrderSummary(**summary_members(order)) for order in page.orders],
+        text_of_summary,
         most=LARGE if limit > LIMIT else SMALL,
     )
     # The list's own cursors name its entries, too.

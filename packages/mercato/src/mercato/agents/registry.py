@@ -3,11 +3,29 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from mercato.agents import explanations, items, menus, orders, stores
+from mercato.agents import (
+    explanations,
+    items,
+    menus,
+    merchant_orders,
+    merchant_stores,
+    merchant_upkeep,
+    orders,
+    stores,
+)
 from mercato.agents.tools import Tool, Tools
 from mercato.features.partners.model import Surface
 
-MODULES: Final[Iterable[Tools]] = (stores.tools, menus.tools, items.tools, orders.tools, explanations.tools)
+MODULES: Final[Iterable[Tools]] = (
+    stores.tools,
+    menus.tools,
+    items.tools,
+    orders.tools,
+    explanations.tools,
+    merchant_stores.tools,
+    merchant_orders.tools,
+    merchant_upkeep.tools,
+)
 """The tools of each module, in the order in which agents read them."""
 
 TOOLS: Final[Mapping[Surface, Mapping[str, Tool]]] = {

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, TypeVar, get_args
+from urllib.parse import urlencode
 from uuid import UUID
 
 import msgspec
@@ -233,6 +234,12 @@ class Tools:
         return add
 
 
+def query_of(**parameters: object) -> bytes:
+    """Return a query with these parameters, named as in Python, without those that are None."""
+    sent = {_camel(name): value for name, value in parameters.items() if value is not None}
+    return urlencode(sent).encode()
+
+
 def take_within(
     entries: Iterable[Entry], line_of: Callable[[Entry], str], *, most: int
 ) -> tuple[list[Entry], bool]:
@@ -248,3 +255,8 @@ def take_within(
             return taken, True
         taken.append(entry)
     return taken, False
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))

@@ -3,8 +3,9 @@
 The operation is counted, decoded and refused as a request with the caller's key is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from copy import copy
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from msgspec import Struct
 from mercato.features.partners.limits import Quota
 from mercato.features.partners.model import Caller
 from mercato.http.head import Head
-from mercato.http.operations import Answer, Call, Operation, Rate
+from mercato.http.operations import Answer, BodyForm, Call, Operation, Rate
 from mercato.platform.errors import PayloadTooLarge, RateLimited
 from mercato.services import Services
 from mercato_contract.wire import as_json
@@ -89,7 +90,9 @@ async def perform(
     call: Call[Any, Any] = Call(app, caller, None, None, ids, _NONE, head, action)
     if operation.decode_query is not None:
         call.query = operation.decode_query(query)
-    if operation.decode is not None and (body or not operation.body_optional):
+    if operation.body_form is BodyForm.UPLOAD:
+        call.body = partial(_write_all, body)
+    elif operation.decode is not None and (body or not operation.body_optional):
         call.body = operation.decode(body)
     result = await operation.handler(call)
     answer: Answer[Any] = result if isinstance(result, Answer) else Answer(result)
@@ -97,3 +100,8 @@ async def perform(
     if raw is None:
         raw = b"" if answer.value is None else as_json(answer.value)
     return Performed(operation.status if answer.status is None else answer.status, raw)
+
+
+async def _write_all(body: bytes, write: Callable[[bytes], Awaitable[None]]) -> None:
+    """Pass on a whole body, as one that is uploaded in parts."""
+    await write(body)
