@@ -117,7 +117,7 @@ def test_a_large_body_costs_little():
         (StoreStatusUpdate, "/reason", "; did you mean `pauseReason`?"),
         (StoreStatusBatch, "/updates/7/until", "; did you mean `resumeAt`?"),
         (ItemAvailabilityRequest, "/items/0/sku", "; did you mean `partnerItemId`?"),
-        (OrderStatusUpdate, "/partnerOrderId", "; your answer to the order's `/place` webhook gives it."),
+        (OrderStatusUpdate, "/posOrderId", "; did you mean `partnerOrderId`?"),
         (OrderStatusBatch, "/updates/0/eta", "; did you mean `estimatedReadyAt`?"),
         (OrderStatusUpdate, "/courier/trackingurl", "; did you mean `trackingUrl`?"),
         (WebhookEndpointRequest, "/events", "; did you mean `types`?"),

@@ -124,9 +124,7 @@ _WORDS: Final[dict[type[Struct], dict[str, str]]] = {
         ),
         "estimatedDeliveryAt": "deliveryat deliverytime estimateddeliverytime dropofftime deliveryeta",
         "courier": "driver rider deliveryperson deliverypartner",
-        "your answer to the order's `/place` webhook gives it": (
-            "partnerorderid externalorderid externalid posorderid orderreference"
-        ),
+        "partnerOrderId": "externalorderid externalid posorderid orderreference",
         "an instant is needed, in `estimatedReadyAt`": (
             "preptime preparationtime prepminutes minutes leadtime"
         ),

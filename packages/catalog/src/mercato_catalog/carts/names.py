@@ -173,7 +173,7 @@ class Neighbours(Struct, frozen=True):
 
     keys: Sequence[Key]
     names: Mapping[Key, str]
-    by_pair: Mapping[str, "array[int]"]
+    by_pair: Mapping[str, Sequence[int]]
 
     def find(self, wanted: str) -> Sequence[Key]:
         """Return the keys of the nearest names."""

@@ -4,6 +4,7 @@ The service adds its commands, and what only its database knows. Without it, the
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -41,8 +42,12 @@ class Signer(Protocol):
     def sign(self, report: "Report") -> "SignedReport": ...
 
 
-class Extension(Struct, frozen=True, kw_only=True):
-    """What one distribution adds. Commands replace those of the same name."""
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """What one distribution adds. Commands replace those of the same name.
+
+    A dataclass, because it names types that are imported later.
+    """
 
     commands: tuple[Command, ...]
 
