@@ -61,13 +61,15 @@ def _note_fault(text: str) -> str | None:
     return "note must not contain control characters, except line feeds (U+000A) between its lines."
 
 
+NOTE_RULE: Final = validator(_note_fault)
+
 Note = Annotated[
     str,
     Meta(
         max_length=MAX_NOTE,
         pattern=NOTE,
         description="Words of the customer for the store. Line feeds are its only control characters.",
-        extra=validator(_note_fault),
+        extra=NOTE_RULE,
     ),
 ]
 

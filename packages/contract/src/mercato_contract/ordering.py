@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato_contract.carts import MAX_LINES, Amount, Note, Quantity
+from mercato_contract.carts import MAX_NOTE, NOTE, NOTE_RULE, Amount, Quantity
 from mercato_contract.wire import Wire
 
 MAX_NAME: Final = 120
@@ -16,14 +16,18 @@ MAX_NAME_SENT: Final = 256
 
 NameOrId = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_SENT)]
 
+Wish = Annotated[str, Meta(max_length=MAX_NOTE, pattern=NOTE, extra=NOTE_RULE)]
+"""A note, without a description: every agent reads the schema."""
+
 
 class NamedChoice(Wire):
     """Units of an option from a modifier group. Both are ids, or names as the menu has them."""
 
     group: NameOrId
     option: NameOrId
-    quantity: Annotated[Quantity | None, Meta(description="1 if it is absent.")] = None
-    choices: Annotated[list["NamedChoice"], Meta(max_length=MAX_LINES)] | None = None
+    quantity: Quantity | None = None
+    """1 if it is absent."""
+    choices: list["NamedChoice"] | None = None
 
 
 class NamedLine(Wire):
@@ -31,8 +35,8 @@ class NamedLine(Wire):
 
     item: NameOrId
     quantity: Quantity
-    choices: Annotated[list[NamedChoice], Meta(max_length=MAX_LINES)] | None = None
-    note: Note | None = None
+    choices: list[NamedChoice] | None = None
+    note: Wish | None = None
 
 
 class Candidate(Wire):
@@ -50,7 +54,7 @@ class LineFault(Wire):
     """Why a line can't be ordered: as the errors of an order, with what can be sent instead.
 
     `candidates` are what an ambiguous name fits, or the nearest to an unknown one; `options` are those of a modifier
-    group of which too few were chosen.
+    group of which too few were chosen. `more` counts those that aren't listed.
     """
 
     code: str
@@ -62,6 +66,7 @@ class LineFault(Wire):
     maximum: int | UnsetType = UNSET
     candidates: tuple[Candidate, ...] | UnsetType = UNSET
     options: tuple[Candidate, ...] | UnsetType = UNSET
+    more: int | UnsetType = UNSET
 
 
 class ResolvedChoice(Wire):

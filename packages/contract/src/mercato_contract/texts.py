@@ -33,7 +33,7 @@ def as_data(text: str, *, most: int) -> str:
     if not (text.isascii() and text.isprintable()):
         text = _without_ignorable("", text)
     text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}\N{HORIZONTAL ELLIPSIS}"
 
 
 def name_fault(name: str) -> str | None:

@@ -1,7 +1,6 @@
 """The names of a menu as agents see them: what a name fits, and the nearest to one that fits nothing. Pure.
 
-A name is compared in the normal form of the search. Of several that are the same in it, one that is written exactly as
-it was sent is meant.
+A name is compared in the normal form of the search, and fits everything that is the same in it.
 """
 
 from array import array
@@ -67,35 +66,28 @@ class Names(Struct, frozen=True):
         items = self.catalog.items
         if (item_id := parse_uuid(text)) is not None:
             return [item_id.int] if item_id.int in items else []
-        name = shown(text)
-        fits = self.by_name.get(key_of(name), ())
-        if len(fits) > 1:
-            listed = [key for key in fits if is_listed(items[key], self.catalog)]
-            fits = _written_as(name, listed or fits, items)
-        return fits
+        fits = self.by_name.get(key_of(shown(text)), ())
+        if len(fits) <= 1:
+            return fits
+        return [key for key in fits if is_listed(items[key], self.catalog)] or fits
 
     def find_groups(self, text: str, item: CompiledItem) -> Sequence[Key]:
         """Return the modifier groups of an item that an id or a name fits."""
         if (group_id := parse_uuid(text)) is not None:
             return [group_id.int] if group_id.int in item.groups else []
-        name = shown(text)
-        normal = key_of(name)
-        fits = [key for key in dict.fromkeys(item.groups) if normal and self.group_names[key] == normal]
-        return _written_as(name, fits, self.catalog.groups)
+        normal = key_of(shown(text))
+        return [key for key in dict.fromkeys(item.groups) if normal and self.group_names[key] == normal]
 
     def find_options(self, text: str, group: CompiledGroup) -> Sequence[Key]:
         """Return the options of a modifier group that an id or a name fits."""
         choices = group.choices
         if (item_id := parse_uuid(text)) is not None:
             return [item_id.int] if item_id.int in choices else []
-        name = shown(text)
-        normal = key_of(name)
+        normal = key_of(shown(text))
         named = self.by_name.get(normal, ())
         if len(named) < len(choices):
-            fits = [key for key in named if key in choices]
-        else:
-            fits = [key for key in choices if self.item_names[key] == normal]
-        return _written_as(name, fits, self.catalog.items)
+            return [key for key in named if key in choices]
+        return [key for key in choices if self.item_names[key] == normal]
 
     def nearest_items(self, text: str) -> Sequence[Key]:
         """Return the items that are sold by themselves whose names are the nearest, the most similar first."""
@@ -130,13 +122,6 @@ def names_of(catalog: CompiledCatalog, sections: Mapping[Key, str]) -> Names:
 
 def _normal(things: Collection[Named]) -> list[str]:
     return keys_of([shown(thing.name) for thing in things])
-
-
-def _written_as(name: str, fits: Sequence[Key], things: Mapping[Key, Named]) -> Sequence[Key]:
-    """Return those of several that are written exactly like this, if there are any."""
-    if len(fits) <= 1:
-        return fits
-    return [key for key in fits if shown(things[key].name) == name] or fits
 
 
 # --- sections -------------------------------------------------------------------------------------

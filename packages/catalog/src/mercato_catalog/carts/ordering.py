@@ -302,10 +302,12 @@ class _Resolving:
     def describe(self, fault: CartFault) -> LineFault:
         """Return a fault of the cart with its pointer into the lines, and what can be chosen."""
         options: tuple[Candidate, ...] | UnsetType = UNSET
+        more = 0
         if fault.code == REQUIRED and fault.group_id is not UNSET:
             choices = self._catalog.groups[fault.group_id.int].choices
             listed = list(choices.items())[:MAX_OPTIONS]
             options = tuple(self._candidate(key, own) for key, own in listed)
+            more = len(choices) - len(listed)
         return LineFault(
             code=fault.code,
             message=self._message(fault),
@@ -315,6 +317,7 @@ class _Resolving:
             minimum=fault.minimum,
             maximum=fault.maximum,
             options=options,
+            more=more or UNSET,
         )
 
     def _pointer(self, fault: CartFault) -> str:
@@ -364,6 +367,9 @@ def _name_fault(
     name = shown(text)
     if fits:
         message = f'{owner} has {fits} {noun}s of the name "{name}". Send the id of the one that is meant.'
-        return LineFault(code=INVALID, message=message, pointer=pointer, candidates=candidates)
+        more = fits - len(candidates)
+        return LineFault(
+            code=INVALID, message=message, pointer=pointer, candidates=candidates, more=more or UNSET
+        )
     message = f'{owner} has no {noun} "{name}". Send the name or the id of one that it has.'
     return LineFault(code=UNAVAILABLE, message=message, pointer=pointer, candidates=candidates)

@@ -20,8 +20,8 @@ from mercato.agents.protocol import (
     shown,
 )
 from mercato.agents.registry import TOOLS
-from mercato.agents.results import described, read_problem, refused, server, succeeded, url_needed
-from mercato.agents.tools import Elicitation, RefusedError, Tool, ToolCall
+from mercato.agents.results import described, explained, read_problem, refused, server, succeeded, url_needed
+from mercato.agents.tools import Elicitation, ExplainedError, RefusedError, Tool, ToolCall
 from mercato.features.partners.limits import Quota
 from mercato.features.partners.model import Surface
 from mercato.http.browsers import is_allowed_origin, own_address_headers
@@ -184,6 +184,11 @@ async def _call_tool(call: Call[bytes, None], request: Request, tool: Tool) -> A
         origin = call.head.origin()
         raw = refused(members_of(problem, call.head.context), is_modern=request.is_modern)
         refusal = detail_of(problem, origin, at=call.app.clock())
+        return Answer(raw=request.answer(raw), headers=headers, refusal=refusal)
+    except ExplainedError as found:
+        members = members_of(found.problem, call.head.context)
+        raw = explained(members, found.members, found.text, is_modern=request.is_modern)
+        refusal = detail_of(found.problem, call.head.origin(), at=call.app.clock())
         return Answer(raw=request.answer(raw), headers=headers, refusal=refusal)
     except RefusedError as stored:
         raw = refused(read_problem(stored.problem), is_modern=request.is_modern)

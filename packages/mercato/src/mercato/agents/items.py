@@ -1,7 +1,6 @@
 """An item for agents of storefronts: its choices, as deep as an answer has room, and deeper by a path."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import islice
 from typing import Annotated, Final
 from uuid import UUID
@@ -14,7 +13,7 @@ from mercato.agents.texts import described, plain
 from mercato.agents.tools import ENVELOPE, READS, SMALL, ToolCall, Tools
 from mercato.features.partners.model import Surface
 from mercato_catalog.model import CompiledGroup, Key, rule
-from mercato_catalog.words import key_of
+from mercato_contract.ordering import NameOrId
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import Wire, as_json, parse_uuid
 
@@ -27,9 +26,6 @@ MAX_PATH: Final = 16
 """Steps of a path: a cart has choices at most 8 levels deep, and each has a group and an option."""
 
 MAX_CANDIDATES: Final = 20
-NEAREST: Final = 3
-
-NameOrId = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class GetItem(Wire):
@@ -171,20 +167,16 @@ class _Place(Struct, frozen=True):
 
 def _find_item(menu: StoreMenu, text: str) -> Key:
     """Return the item that an id or a name is of. Raises ValidationFailed, with those that it could be."""
-    item_id = parse_uuid(text)
-    if item_id is not None:
-        if item_id.int in menu.index.names:
-            return item_id.int
-        raise ValidationFailed.at("/item", "The store sells no item with this id. get_menu lists its items.")
-    found = menu.index.find_named(text)
+    named = menu.index.named
+    found = [key for key in named.find_items(text) if key in menu.index.names]
     if len(found) == 1:
         return found[0]
     if found:
         listed = ", ".join(f"{_named(menu, key)} ({_section(menu, key)})" for key in found[:MAX_CANDIDATES])
         raise ValidationFailed.at("/item", f"{len(found)} items have this name: {listed}. Send an id.")
-    names = {name: key for key, name in reversed(list(menu.index.names.items()))}
-    near = get_close_matches(key_of(text), list(islice(names, 5_000)), n=NEAREST, cutoff=0.0)
-    listed = ", ".join(_named(menu, names[name]) for name in near)
+    if parse_uuid(text) is not None:
+        raise ValidationFailed.at("/item", "The store sells no item with this id. get_menu lists its items.")
+    listed = ", ".join(_named(menu, key) for key in named.nearest_items(text))
     raise ValidationFailed.at("/item", f"The store has no item of this name. The nearest: {listed}.")
 
 
@@ -194,25 +186,24 @@ def _find_place(menu: StoreMenu, item: Key, path: Sequence[str]) -> _Place:
     names: list[str] = []
     for number, text in enumerate(path):
         if group_key is None:
-            groups = catalog.items[at].groups
-            group_key = _step({key: catalog.groups[key].name for key in groups}, text, number, "group")
+            entry = catalog.items[at]
+            found = menu.index.named.find_groups(text, entry)
+            group_key = _step(found, {key: catalog.groups[key].name for key in entry.groups}, number, "group")
             names.append(plain(catalog.groups[group_key].name))
         else:
-            options = catalog.groups[group_key].choices
-            at = _step({key: catalog.items[key].name for key in options}, text, number, "option")
+            group = catalog.groups[group_key]
+            found = menu.index.named.find_options(text, group)
+            at = _step(found, {key: catalog.items[key].name for key in group.choices}, number, "option")
             names.append(plain(catalog.items[at].name))
             group_key = None
     return _Place(item, at, group_key, names)
 
 
-def _step(names: Mapping[Key, str], text: str, number: int, kind: str) -> Key:
-    """Return the group or option that an id or a name is of."""
-    sent = parse_uuid(text)
-    wanted = key_of(text)
-    found = [key for key, name in names.items() if (key == sent.int if sent else key_of(name) == wanted)]
+def _step(found: Sequence[Key], names: Mapping[Key, str], number: int, kind: str) -> Key:
+    """Return the only group or option that was found; `names` are those of all. Raises ValidationFailed."""
     if len(found) == 1:
         return found[0]
-    others = found or list(names)
+    others = list(found or names)
     listed = ", ".join(f"{plain(names[key])} [{UUID(int=key)}]" for key in others[:MAX_CANDIDATES])
     what = f"{len(found)} {kind}s have this name" if found else f"There is no {kind} of this name or id here"
     raise ValidationFailed.at(f"/path/{number}", f"{what}: {listed or 'there are none'}.")

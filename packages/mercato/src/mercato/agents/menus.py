@@ -120,12 +120,6 @@ class StoreMenu(Struct, frozen=True):
     def price(self, amount: int) -> str:
         return minor_to_decimal(amount, self.catalog.scale)
 
-    def can_be_named(self, key: Key) -> bool:
-        """Return whether the item's name, as agents see it, is that of no other."""
-        return self.index.is_unique(key) and len(self.catalog.items[key].name) <= len(
-            plain(self.catalog.items[key].name)
-        )
-
 
 async def read_menu(app: Services, store_id: UUID) -> StoreMenu:
     """Return a store with its menu. Raises StoreNotFound."""

@@ -10,6 +10,7 @@ from mercato.agents import (
     merchant_orders,
     merchant_stores,
     merchant_upkeep,
+    ordering,
     orders,
     stores,
 )
@@ -20,6 +21,7 @@ MODULES: Final[Iterable[Tools]] = (
     stores.tools,
     menus.tools,
     items.tools,
+    ordering.tools,
     orders.tools,
     explanations.tools,
     merchant_stores.tools,

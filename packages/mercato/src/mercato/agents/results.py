@@ -59,6 +59,11 @@ def refused(problem: Mapping[str, Any], *, is_modern: bool) -> bytes:
     return _result(as_json(members), "\n".join(lines), is_error=True, is_modern=is_modern)
 
 
+def explained(problem: Mapping[str, Any], members: Mapping[str, Any], text: str, *, is_modern: bool) -> bytes:
+    """Return the result of a tool that refused and says so itself, with members beside those of the problem."""
+    return _result(as_json({**problem, **members}), text, is_error=True, is_modern=is_modern)
+
+
 def url_needed(wanted: Elicitation) -> bytes:
     """Return the result that has the client show a URL to a person, after which it repeats the call."""
     asked = {"mode": "url", "message": wanted.message, "url": wanted.url}

@@ -24,7 +24,7 @@ from mercato_contract.decoding import Decoder
 from mercato_contract.decoding.unknown import find_unknown
 from mercato_contract.member_hints import member_hint
 from mercato_contract.problems import Reason
-from mercato_contract.refusals import ValidationFailed
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.wire import Wire, as_json
 
 Input = TypeVar("Input", bound=Wire)
@@ -65,6 +65,16 @@ class RefusedError(Exception):
     def __init__(self, problem: bytes) -> None:
         super().__init__()
         self.problem = problem
+
+
+class ExplainedError(Exception):
+    """A problem with members that the API doesn't answer, and its own text; both within the bound of an answer."""
+
+    def __init__(self, problem: Problem, members: Mapping[str, Any], text: str) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+        self.members = members
+        self.text = text
 
 
 class Elicitation(Struct, frozen=True):

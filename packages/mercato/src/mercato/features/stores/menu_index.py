@@ -1,7 +1,6 @@
 """What agents read of menus: sections with their items, names to search, descriptions. A set never changes."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
@@ -12,8 +11,9 @@ from msgspec import Struct
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.stores.catalogs import IDENTITY, CatalogBodies, places_of
 from mercato.platform.cache import Cache
-from mercato_catalog.model import CompiledCatalog, CompiledItem, Key, Menu
-from mercato_catalog.words import key_of, keys_of
+from mercato_catalog.carts.names import Names, is_listed, names_of
+from mercato_catalog.model import CompiledCatalog, Key, Menu
+from mercato_catalog.words import key_of
 from mercato_contract.wire import Wire
 
 MAX_KEPT: Final = 32_000_000
@@ -22,7 +22,7 @@ MAX_KEPT: Final = 32_000_000
 MAX_DESCRIPTION: Final = 400
 """Characters that are kept of a description: more than anybody is shown."""
 
-ITEM_SIZE: Final = 200
+ITEM_SIZE: Final = 400
 """What an item weighs beside its texts."""
 
 _SEPARATOR: Final = " > "
@@ -39,23 +39,19 @@ class Section(Struct, frozen=True):
 class MenuIndex(Struct, frozen=True):
     """The items of a menu that are sold by themselves, in the menu's order, with the first section of each.
 
-    `names` are in the normal form of the search; `uses` counts the items with each of them.
+    `names` are in the normal form of the search; `named` finds what a name fits.
     """
 
     sections: Sequence[Section]
     places: Mapping[Key, int]
     names: Mapping[Key, str]
-    uses: Mapping[str, int]
+    named: Names
     descriptions: Mapping[Key, str]
 
     def section_of(self, key: Key) -> str:
         """Return the name of an item's first section, an empty one if it is in none."""
         place = self.places.get(key)
         return "" if place is None else self.sections[place].name
-
-    def is_unique(self, key: Key) -> bool:
-        """Return whether no other item has the same name."""
-        return self.uses.get(self.names.get(key, ""), 0) == 1
 
     def find_sections(self, text: str) -> list[Section]:
         """Return the sections of this name: by the whole of it, else by its last part."""
@@ -66,11 +62,6 @@ class MenuIndex(Struct, frozen=True):
         return whole or [
             section for section in self.sections if key_of(section.name.rpartition(_SEPARATOR)[2]) == wanted
         ]
-
-    def find_named(self, text: str) -> list[Key]:
-        """Return the items of this name."""
-        wanted = key_of(text)
-        return [key for key, name in self.names.items() if name == wanted] if wanted else []
 
     def search(self, query: str) -> list[Key]:
         """Return the items whose names, or else descriptions, have every word: first those with words that begin so."""
@@ -138,13 +129,12 @@ def index_of(body: bytes, catalog: CompiledCatalog) -> MenuIndex:
     for number, section in enumerate(sections):
         for key in section.items:
             places.setdefault(key, number)
-    sold = list(places)
-    names = dict(zip(sold, keys_of([catalog.items[key].name for key in sold]), strict=True))
+    named = names_of(catalog, {key: sections[number].name for key, number in places.items()})
     return MenuIndex(
         sections=sections,
         places=places,
-        names=names,
-        uses=Counter(names.values()),
+        names={key: named.item_names[key] for key in places},
+        named=named,
         descriptions={
             item_id.int: item.description[:MAX_DESCRIPTION]
             for item_id, item in document.items.items()
@@ -157,12 +147,7 @@ def _sections(menu: Menu, catalog: CompiledCatalog) -> Iterator[Section]:
     """Yield the sections that sell something. The name of the only catalog says nothing."""
     is_only = len(menu.catalogs) <= 1
     for place in places_of(menu, catalog):
-        items = [key for key in place.items if is_sold_alone(catalog.items[key], catalog)]
+        items = [key for key in place.items if is_listed(catalog.items[key], catalog)]
         if items:
             path = place.path[1:] if is_only and len(place.path) > 1 else place.path
             yield Section(_SEPARATOR.join(path), None if place.note == "always" else place.note, items)
-
-
-def is_sold_alone(item: CompiledItem, catalog: CompiledCatalog) -> bool:
-    """Return whether the item has a price, and can be bought by itself at some time."""
-    return item.price is not None and catalog.reaches[item.reach] != 0
