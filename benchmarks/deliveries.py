@@ -43,7 +43,7 @@ from mercato.services import Services
 from mercato.settings import Settings, load
 from mercato_contract.clock import new_id, now
 from mercato_contract.events import EventType
-from mercato_tools.cli import NEW_OBJECTS
+from mercato_tools.cli.main import NEW_OBJECTS
 
 GOAL = 0.4
 ROUNDS = 5

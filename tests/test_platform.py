@@ -2,10 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from graphlib import TopologicalSorter
 from pathlib import Path
 
-import grimp
 import pytest
 
 import mercato.platform
@@ -75,11 +73,3 @@ def test_the_platform_has_no_word_of_commerce():
             for word in words_of_commerce(line)
         ]
     assert not found, "\n".join(found)
-
-
-def test_no_modules_of_the_platform_import_each_other():
-    """Not for annotations either: what two modules share is in a third."""
-    graph = grimp.build_graph("mercato", exclude_type_checking_imports=False)
-    modules = {name for name in graph.modules if name.startswith("mercato.platform")}
-    imports = {name: graph.find_modules_directly_imported_by(name) & modules for name in modules}
-    TopologicalSorter(imports).prepare()

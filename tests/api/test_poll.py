@@ -19,8 +19,8 @@ from mercato_contract.signing import new_secret
 from mercato_outbound.client import Outbound
 from mercato_outbound.guard import AddressPolicy
 from mercato_outbound.results import Options
-from mercato_tools import cli
 from mercato_tools.cli import UnusableError
+from mercato_tools.cli import main as cli
 from mercato_tools.cli.poll import Poller, body_of, read_cursor, surface_of
 from mercato_tools.cli.received import ReceivedWebhook
 

@@ -10,7 +10,7 @@ from tests.api.trade import Trade, trade
 from tests.catalog.documents import EXTRAS, cafe
 from tests.service import MerchantServer, Service
 
-from mercato_tools import cli
+from mercato_tools.cli import main as cli
 
 FEE = {"amount": "1.25", "description": "Delivery"}
 PROMOTION = {"amount": "0.50", "description": "Monday"}

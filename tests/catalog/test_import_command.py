@@ -12,7 +12,7 @@ import pytest
 from tests.catalog.test_imports import SAMPLES, hubrise, uber
 from tests.catalog.test_lint import interrupted, read_by, written
 
-from mercato_tools import cli
+from mercato_tools.cli import main as cli
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 

@@ -23,7 +23,7 @@ from tests.waiting import PATIENCE
 
 from mercato_catalog.model import BuildFailed
 from mercato_catalog.validation.findings import Rule
-from mercato_tools import cli
+from mercato_tools.cli import main as cli
 from mercato_tools.lint import LintReport, lint
 
 

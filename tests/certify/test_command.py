@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE
 
 from mercato.cli import certify
 from mercato.features.certification.report import fingerprint
-from mercato_tools import cli
+from mercato_tools.cli import main as cli
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 OTHER = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="

@@ -21,8 +21,8 @@ from mercato.features.partners.vault import FILE, Vault, load_keys
 from mercato.features.partners.webhook_tokens import get_webhook_tokens
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
-from mercato_tools.cli import run
 from mercato_tools.cli.commands import app as commands
+from mercato_tools.cli.main import run
 
 MERCATO = Path(sys.executable).with_name("mercato")
 

@@ -69,7 +69,7 @@ async def test_an_interrupted_backup_leaves_no_partial_copy(tmp_path: Path, numb
     await partner(data)
     script = f"""
 import os, sys
-from mercato_tools import cli
+from mercato_tools.cli import main as cli
 from mercato.platform.db import backup
 backup._check = lambda *_: os.kill(os.getpid(), {number})
 sys.exit(cli.run(["backup", {str(copies / "copy.db")!r}, "--data-dir", {str(data)!r}]))

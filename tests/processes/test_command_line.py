@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mercato.cli import start
-from mercato_tools.cli import run
+from mercato_tools.cli.main import run
 
 MERCATO = Path(sys.executable).with_name("mercato")
 

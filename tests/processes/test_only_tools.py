@@ -10,7 +10,7 @@ SECRET: Final = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 RUN: Final = """
 import importlib.metadata, sys
 importlib.metadata.entry_points = lambda **_: ()
-from mercato_tools.cli import run
+from mercato_tools.cli.main import run
 code = run(sys.argv[1:])
 served = sorted(name for name in sys.modules if name.split(".")[0] in {"mercato", "sqlalchemy", "cryptography"})
 assert not served, served

@@ -8,7 +8,7 @@ import pytest
 READY = """
 import builtins, os, sys
 
-from mercato_tools.cli import run
+from mercato_tools.cli.main import run
 
 say = builtins.print
 

@@ -30,7 +30,7 @@ ARMED: Final = 0.6
 
 def command(*arguments: str) -> list[str]:
     """Return the command line of `mercato` with these arguments."""
-    return [sys.executable, "-c", "from mercato_tools.cli import main; main()", *arguments]
+    return [sys.executable, "-c", "from mercato_tools.cli.main import main; main()", *arguments]
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:

@@ -19,8 +19,8 @@ from tests.testing.calls import ORDER, SECRET, tell
 
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing import MerchantDouble, StorefrontDouble
-from mercato_tools import cli
-from mercato_tools.cli import sandbox_work
+from mercato_tools.cli import FAILED, UNUSABLE, sandbox_work
+from mercato_tools.cli import main as cli
 
 MERCATO = Path(sys.executable).with_name("mercato")
 GENEROUS = 180
@@ -103,7 +103,7 @@ async def test_a_pipe_gets_only_lines_of_json_and_a_closed_one_ends_it_quietly(
         process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
         await tell(f"{url}/hooks", "place")
         async with asyncio.timeout(GENEROUS):
-            assert await process.wait() == cli.FAILED
+            assert await process.wait() == FAILED
         assert await process.stderr.read() == b""
 
 
@@ -158,7 +158,7 @@ async def test_a_wrong_key_is_reported_with_advice(database_url: str, tmp_path: 
             async with started(side, *given, directory=tmp_path) as process:
                 async with asyncio.timeout(GENEROUS):
                     out, err = await process.communicate()
-            assert process.returncode == cli.FAILED
+            assert process.returncode == FAILED
             assert "401 UNAUTHENTICATED" in (out + err).decode()
             assert "mercato key create" in " ".join((out + err).decode().split())
 
@@ -170,7 +170,7 @@ async def test_an_unreachable_service_is_reported_with_advice(tmp_path: Path) ->
     async with started("merchant", *given, directory=tmp_path) as process:
         async with asyncio.timeout(GENEROUS):
             _, err = await process.communicate()
-    assert process.returncode == cli.FAILED
+    assert process.returncode == FAILED
     assert "Nothing answers at" in err.decode()
     assert "mercato serve" in " ".join(err.decode().split())
 
@@ -181,7 +181,7 @@ async def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
         async with started("storefront", "--port", port, directory=tmp_path) as process:
             async with asyncio.timeout(GENEROUS):
                 _, err = await process.communicate()
-    assert process.returncode == cli.UNUSABLE
+    assert process.returncode == UNUSABLE
     assert b"--port 0" in err
 
 
@@ -228,14 +228,14 @@ def test_invalid_options_are_reported_with_the_valid_ones(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "acts").write_text("place 500\nplace 200\n")
-    assert cli.run(["sandbox", *arguments]) == cli.UNUSABLE
+    assert cli.run(["sandbox", *arguments]) == UNUSABLE
     answer = capsys.readouterr()
     assert words in " ".join(answer.err.split())
     assert "hush" not in answer.err
 
 
 def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["sandbox", "merchant", "--prot", "1"]) == cli.UNUSABLE
+    assert cli.run(["sandbox", "merchant", "--prot", "1"]) == UNUSABLE
     assert "--prot" in "".join(capsys.readouterr())
 
 

@@ -31,7 +31,7 @@ from tests.servers import (
 from mercato.settings import load
 from mercato_outbound.guard import AddressPolicy
 from mercato_outbound.results import PullLimits
-from mercato_tools import cli
+from mercato_tools.cli import main as cli
 from mercato_tools.cli.verify import _print, diagnose
 from mercato_tools.url_doctor import Level, UrlDoctor, UrlFinding
 

@@ -16,7 +16,7 @@ from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
-from mercato_tools import cli
+from mercato_tools.cli import main as cli
 
 URL = "https://pos.example/hooks"
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import migrate
 from mercato_contract.clock import new_id, now
 from mercato_contract.signing import new_secret, webhook_headers
-from mercato_tools import cli
+from mercato_tools.cli import main as cli
 
 SECRET = new_secret(b"\xfb".__mul__)
 STRANGE = new_secret(b"\x07".__mul__)

@@ -28,8 +28,8 @@ from mercato_contract.signing import new_secret, webhook_headers
 from mercato_outbound.client import Outbound
 from mercato_outbound.guard import AddressPolicy
 from mercato_outbound.results import Options
-from mercato_tools import cli
 from mercato_tools.cli import listen as listening_module
+from mercato_tools.cli import main as cli
 from mercato_tools.cli import received
 from mercato_tools.cli.listen import MAX_BODY, Listener, below, receiving
 from mercato_tools.cli.received import ReceivedWebhook, WebhookDisplay, lines_of

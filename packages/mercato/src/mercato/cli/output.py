@@ -19,7 +19,8 @@ from msgspec.structs import asdict
 
 from mercato.cli.options import MAX_LISTED
 from mercato_contract.wire import Wire, instant
-from mercato_tools.cli import UnusableError, command_name
+from mercato_tools.cli import UnusableError
+from mercato_tools.cli.main import command_name
 from mercato_tools.cli.output import cells, indented, note, print_json, sanitize, truncate
 
 PIPE_WIDTH: Final = 240

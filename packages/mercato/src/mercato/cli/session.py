@@ -18,7 +18,8 @@ from mercato.platform.db.url import database_url
 from mercato.platform.telemetry import configure_logs
 from mercato.platform.telemetry.context import WorkContext, set_context
 from mercato.settings import load
-from mercato_tools.cli import UnusableError, command_name
+from mercato_tools.cli import UnusableError
+from mercato_tools.cli.main import command_name
 
 if TYPE_CHECKING:
     from mercato.services import Core

@@ -20,7 +20,8 @@ from msgspec import Struct
 from mercato.platform.processes import allow_open_files, return_memory
 from mercato.platform.telemetry import multiprocess
 from mercato.settings import Settings, load
-from mercato_tools.cli import CommandFailedError, UnusableError, exit_with, report_failure
+from mercato_tools.cli import CommandFailedError, UnusableError
+from mercato_tools.cli.main import exit_with, report_failure
 
 
 def serve(**given: Any) -> int:
