@@ -12,7 +12,7 @@ from tests.service import Client
 from mercato.features.orders.idempotency import OrderOutcome, PlacedOrder
 from mercato.features.partners.model import Caller
 from mercato.features.quotes.approvals import PageRequest
-from mercato.features.quotes.model import ApprovalRequired, FoundQuote, NewQuote, QuotePlacement
+from mercato.features.quotes.model import ApprovalRequest, FoundQuote, NewQuote, QuotePlacement
 from mercato.platform.problem_details import Origin, ProblemFormat
 from mercato.platform.telemetry.tracing import new_trace
 from mercato_contract.placements import OrderCore
@@ -54,7 +54,7 @@ class Quoting:
         payment: Any = None,
         client: Client | None = None,
         caller: Caller | None = None,
-    ) -> OrderOutcome | ApprovalRequired:
+    ) -> OrderOutcome | ApprovalRequest:
         quote_id = quote if isinstance(quote, UUID) else quote.id
         paid = None if payment is None else msgspec.Raw(msgspec.json.encode(payment))
         return await self.trade.mercato.app.quotes.place(

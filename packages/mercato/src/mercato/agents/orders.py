@@ -32,7 +32,7 @@ from mercato.features.orders.record import OrderRow
 from mercato.features.orders.sentences import facts_of, sentence_of
 from mercato.features.orders.service import list_timeline
 from mercato.features.partners.model import Surface
-from mercato.features.quotes.model import ApprovalRequired, FoundQuote, QuotePlacement, QuoteState
+from mercato.features.quotes.model import ApprovalRequest, FoundQuote, QuotePlacement, QuoteState
 from mercato.http.calls import operation_of
 from mercato.platform.problem_details import ProblemFormat, represent_detail
 from mercato.services import Services
@@ -317,7 +317,7 @@ async def place_order(call: ToolCall[PlaceOrder]) -> OrderAnswer | Elicitation:
         make_origin=call.head.origin,
     )
     match outcome:
-        case ApprovalRequired() as approval:
+        case ApprovalRequest() as approval:
             url = url_of(call, approval)
             if call.takes_urls:
                 return Elicitation(message="A person must approve this order.", url=url)
@@ -340,12 +340,12 @@ async def place_order(call: ToolCall[PlaceOrder]) -> OrderAnswer | Elicitation:
             raise RefusedError(represent_detail(problem, ProblemFormat.JSON))
 
 
-def url_of(call: ToolCall[Any], approval: ApprovalRequired) -> str:
+def url_of(call: ToolCall[Any], approval: ApprovalRequest) -> str:
     """Return the address of an approval page."""
     return f"{call.head.base_url}/approve/{approval.secret}"
 
 
-async def _waiting(call: ToolCall[Any], approval: ApprovalRequired, status: OrderStage) -> OrderAnswer:
+async def _waiting(call: ToolCall[Any], approval: ApprovalRequest, status: OrderStage) -> OrderAnswer:
     return OrderAnswer(
         status=status,
         sentence=f"Nothing is placed yet: a person must approve this order of {approval.total} {approval.currency} by "

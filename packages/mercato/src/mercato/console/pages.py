@@ -93,6 +93,16 @@ async def open_link(call: Call[ReadBody, None]) -> Answer[str]:
     return await site.enter(call, sign_in.open_link)
 
 
+@pages.get("/approve/{path:path}", summary="Approval page")
+@pages.post("/approve/{path:path}", summary="Approve or decline", checks_head=check_form)
+async def approve(call: Call[ReadBody, None]) -> Answer[str]:
+    """Show an order that an agent wants to place to the person who has the address, and place or decline it."""
+    await _load()
+    from mercato.console import approval, site
+
+    return await site.enter(call, approval.answer)
+
+
 @pages.get("/console/passkey", summary="Challenge for a passkey")
 @pages.post("/console/passkey", summary="Sign in with a passkey", checks_head=check_form)
 async def passkey(call: Call[ReadBody, None]) -> Answer[str]:

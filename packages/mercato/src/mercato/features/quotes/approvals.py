@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.orders.idempotency import OrderOutcome
-from mercato.features.orders.record import OrderRow
+from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import find_names
@@ -88,6 +88,10 @@ class Approvals(Struct, frozen=True, kw_only=True):
             set_context(_context(quote, "approveQuote", request))
             content = self.quotes.open(quote)
             if quote.state is QuoteState.PLACED:
+                order = await self.quotes.find_order(quote.partner_id, quote.id, quote)
+                if order is not None and order.answer is StoreAnswer.WAITING:
+                    # Whoever pressed first waits for the store.
+                    raise RequestInProgress("The order is being placed. Open the page again.", retry_after=1)
                 return None
             if content is None or quote.state is not QuoteState.PENDING or total_of(content.order) != total:
                 return None

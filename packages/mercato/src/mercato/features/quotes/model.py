@@ -100,7 +100,7 @@ class QuotePlacement(Struct, frozen=True):
 
 
 @redacted("secret")
-class ApprovalRequired(Struct, frozen=True):
+class ApprovalRequest(Struct, frozen=True):
     """A person must approve the order first, on the page whose address has the secret."""
 
     quote_id: UUID
@@ -119,7 +119,7 @@ class FoundQuote(Struct, frozen=True, kw_only=True):
     id: UUID
     quote: QuoteRow | None = None
     order: OrderRow | None = None
-    approval: ApprovalRequired | None = None
+    approval: ApprovalRequest | None = None
 
 
 class QuoteNotFound(Problem):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mercato.features.partners import model
 from mercato.features.partners.model import Caller
@@ -23,6 +23,9 @@ from mercato_contract.wire import parse_instant, redacted
 ACCEPTED_BY_HAND: Final = "ACCEPTED_BY_HAND"
 CLOSES_SOON: Final = "CLOSES_SOON"
 APPROVAL_REQUIRED: Final = "APPROVAL_REQUIRED"
+
+_EXTRAS: Final = ("Fees", "Promotions", "Taxes", "Adjustments", "Tip")
+"""The amounts beside the lines, by the names of their members."""
 
 SOON: Final = timedelta(minutes=30)
 
@@ -69,6 +72,35 @@ def warnings_of(
             )
         )
     return tuple(found)
+
+
+class Change(Struct, frozen=True):
+    """What an order of the same lines costs now, and what it cost when it was quoted; None for nothing."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+def differences(first: CheckedOrder, now: CheckedOrder) -> tuple[Change, ...]:
+    """Return what changed in what an order costs, the total first."""
+    before, after = _costs(first), _costs(now)
+    found = [(key, before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after])]
+    return tuple(Change(name, old, new) for (_, name), old, new in found if old != new)
+
+
+def _costs(order: CheckedOrder) -> dict[tuple[int, str], str]:
+    """Return the amounts of an order by place and name: two lines may have one name."""
+    amounts = order.amounts
+    assert not isinstance(amounts, UnsetType), "an order without errors has a price"
+    named = [("Total", f"{amounts.total} {amounts.currency}")]
+    named += [(name, getattr(amounts, name.lower())) for name in _EXTRAS]
+    named += [
+        (line.name or "An item without a name", line.amounts.total)
+        for line in order.cart.line_items
+        if line.amounts is not UNSET
+    ]
+    return {(place, name): amount for place, (name, amount) in enumerate(named)}
 
 
 @redacted("keys")

@@ -42,7 +42,7 @@ from mercato.features.quotes import queries
 from mercato.features.quotes.model import (
     LIFETIME,
     OPEN,
-    ApprovalRequired,
+    ApprovalRequest,
     FoundQuote,
     NewQuote,
     QuoteContent,
@@ -169,7 +169,7 @@ class Quotes(Struct, frozen=True, kw_only=True):
         *,
         trace: str,
         make_origin: MakeOrigin,
-    ) -> OrderOutcome | ApprovalRequired:
+    ) -> OrderOutcome | ApprovalRequest:
         """Return the order's outcome, the same for every repeat; or where a person approves it.
 
         A request that comes while another one is placing the order waits for its outcome, at most as long as a
@@ -180,7 +180,7 @@ class Quotes(Struct, frozen=True, kw_only=True):
         if (fault := payment_fault(payment)) is not None:
             raise InvalidRequest(fault)
 
-        async def attempt() -> OrderOutcome | ApprovalRequired:
+        async def attempt() -> OrderOutcome | ApprovalRequest:
             quote = await self._get(caller, quote_id)
             _check_total(quote, request.total)
             if quote.state in OPEN and not quote.is_over(self.clock()):
@@ -291,7 +291,7 @@ class Quotes(Struct, frozen=True, kw_only=True):
 
     # --- asking a person --------------------------------------------------------------------------
 
-    async def _ask(self, quote: QuoteRow, payment: msgspec.Raw | msgspec.UnsetType) -> ApprovalRequired:
+    async def _ask(self, quote: QuoteRow, payment: msgspec.Raw | msgspec.UnsetType) -> ApprovalRequest:
         """Ask a person to approve the order, or return where one is asked already."""
         if quote.state is QuoteState.PENDING:
             if canonical_payment(self.open_payment(quote)) != canonical_payment(payment):
@@ -307,9 +307,9 @@ class Quotes(Struct, frozen=True, kw_only=True):
             await audit(tx, "quote", quote.id, detail={"state": QuoteState.PENDING})
         return self._approval(asked)
 
-    def _approval(self, quote: QuoteRow) -> ApprovalRequired:
+    def _approval(self, quote: QuoteRow) -> ApprovalRequest:
         secret = self.secrets.find(quote)
-        return ApprovalRequired(quote.id, secret, quote.expires_at, quote.total_text, quote.currency)
+        return ApprovalRequest(quote.id, secret, quote.expires_at, quote.total_text, quote.currency)
 
     # --- reading ----------------------------------------------------------------------------------
 
