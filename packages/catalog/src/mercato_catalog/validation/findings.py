@@ -75,6 +75,13 @@ class Rule(Enum):
         "negative-price",
         "Write a price of zero or more. No action needed if a choice is meant to lower what it is added to.",
     )
+    SHARED_NAME = (
+        "shared-name",
+        "Give each a name of its own, such as with its size: who orders by name must send an id.",
+    )
+    WORDLESS_NAME = "wordless-name", "Write a letter or a digit in it: nothing else of a name is compared."
+    LONG_NAME = "long-name", "Shorten it to 120 characters, and say the rest in the description."
+    UNSEEN_CHARACTERS = "unseen-characters", "Remove them: agents get the name without them."
     NOT_LISTED = "not-listed", "Fix those that are listed, and check again."
 
     def __init__(self, id: str, advice: str) -> None:  # noqa: A002  # the word of SARIF and of this page

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 from cyclopts import Parameter
+from msgspec import UNSET
 
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.carts import pricing
@@ -83,6 +84,7 @@ def lint(
     json: Json = False,
     sarif: bool = False,
     show_all: Annotated[bool, Parameter("--all")] = False,
+    agents: bool = False,
     onboarding: Onboarding = NO_ONBOARDING,
 ) -> int:
     """Check a catalog by the ingest's own rules, without a server, and show where each error is.
@@ -92,6 +94,7 @@ def lint(
     Args:
         sarif: SARIF 2.1.0 on standard output, for code hosts.
         show_all: Show all warnings that are alike, rather than the first of them or their count.
+        agents: Also warn of names that AI agents can't order by, and count the items that they can.
 
     """
     if json and sarif:
@@ -101,7 +104,7 @@ def lint(
     try:
         document = read_document(file, bounds)
         name, uri = document.name, document.uri
-        report, _ = _lint(document, bounds, onboarding)
+        report, _ = _lint(document, bounds, onboarding, agents=agents)
     except RefusedError as error:
         report = refused(error.rule, str(error))
     if json:
@@ -156,12 +159,15 @@ def show(file: Source, /) -> int:
     return 0
 
 
-def _lint(document: Document, bounds: IngestSettings, onboarding: UUID) -> tuple[LintReport, Built | None]:
+def _lint(
+    document: Document, bounds: IngestSettings, onboarding: UUID, *, agents: bool = False
+) -> tuple[LintReport, Built | None]:
     return lint_document(
         document.body,
         default_currency=bounds.default_currency,
         max_bytes=bounds.pull_bytes,
         onboarding_id=onboarding,
+        agents=agents,
     )
 
 
@@ -220,11 +226,15 @@ def _summary(report: LintReport, name: str) -> str:
     warnings = count_of(len(report.warnings), "warning")
     if report.summary is None:
         return f"{name} is not valid: {count_of(len(report.errors), 'error')}, {warnings}."
-    summary = report.summary
+    summary, count, named = report.summary, report.summary.warnings, ""
+    if report.agents is not UNSET:
+        items = count_of(report.agents.items, "item that is sold", "items that are sold")
+        named = f" Agents can order {report.agents.by_name:,} of {items} by name."
+        count += report.agents.warnings
     return (
         f"{name} is valid: {count_of(summary.items, 'item')}, {count_of(summary.sections, 'section')}, "
         f"{count_of(summary.catalogs, 'catalog')}, {count_of(summary.modifier_groups, 'modifier group')}, "
-        f"prices in {summary.currency}; {count_of(summary.warnings, 'warning')}."
+        f"prices in {summary.currency}; {count_of(count, 'warning')}.{named}"
     )
 
 
