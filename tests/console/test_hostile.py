@@ -120,8 +120,8 @@ async def test_other_partners_ids_are_not_found_on_any_screen_and_by_no_action(
         for part in one.path.split("/")
         if "{" in part
     }
-    # The others are of an account's own tests: test_endpoints.py, test_passkeys.py and test_people.py.
-    assert kinds - set(merchants) == {"endpoint", "passkey", "person"}
+    # The others are of an account's own tests: test_agents.py, test_endpoints.py, test_passkeys.py and test_people.py.
+    assert kinds - set(merchants) == {"agent", "endpoint", "passkey", "person"}
     for screen in with_ids:
         # A storefront sees every store of the network.
         is_public = screen.path in {"stores/{store}", "stores/{store}/menu"}

@@ -192,7 +192,7 @@ async def test_a_revoked_keys_session_makes_no_key_that_outlives_it(
 
 
 async def test_the_console_makes_a_bounded_number_of_keys(mercato: Service, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato.console.screens.keys.MAX_ACTIVE_KEYS", 1)
+    monkeypatch.setattr("mercato.console.new_keys.MAX_ACTIVE_KEYS", 1)
     browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.open("/console/keys")
     for button in ("Create key", "Roll key"):

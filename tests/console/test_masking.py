@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from aiohttp import web
 from sqlalchemy import select
+from tests.api.agent_keys import assistant
 from tests.api.trade import MERCHANT, PLACE, Trade, tea, trade
 from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
@@ -22,7 +23,7 @@ from mercato.features.catalogs.tables import catalog_runs
 from mercato.features.orders.privacy import mask_phone, mask_reason, mask_text, private_texts
 from mercato.features.orders.record import Notes, StoreAnswer
 from mercato.features.orders.tables import orders
-from mercato.features.partners.tables import api_keys, partners
+from mercato.features.partners.tables import agents, api_keys, partners
 from mercato.features.requests.tables import refused_requests
 from mercato.features.sign_in.roles import Role
 from mercato.features.stores.tables import stores
@@ -117,8 +118,10 @@ async def happen(deal: Trade) -> None:
     assert (await deal.place(marked(deal))).status >= 400
     answers["validate"] = echo_as_amount
     assert (await deal.place(marked(deal))).status == 503
+    agent = await assistant(deal)
     answers["validate"] = echo_and_refuse
-    assert (await deal.place(marked(deal))).status >= 400
+    for client in (deal.front, agent.client):
+        assert (await deal.place(marked(deal), front=client)).status >= 400
     assert not (await deal.validate(marked(deal)))["isValid"]
     malformed = marked(deal, customer=CUSTOMER | {"phone": 7})
     headers = {"Idempotency-Key": str(uuid4())}
@@ -135,6 +138,7 @@ async def paths_of(mercato: Service, audiences: frozenset[Audience]) -> list[str
     async with mercato.app.db.read() as tx:
         for name, column in (
             ("order", orders.c.id), ("store", stores.c.id), ("partner", partners.c.id), ("key", api_keys.c.id),
+            ("agent", agents.c.id),
             ("delivery", deliveries.c.id), ("request", refused_requests.c.id), ("run", catalog_runs.c.id),
         ):  # fmt: skip
             ids[name] = [row[0] for row in await tx.all(select(column))]

@@ -25,6 +25,8 @@ ACCOUNT = MANAGES - {MANAGER}
 
 MAY_OPEN = {
     "account/passkeys/new": CHANGES,
+    "agents": ALL - {SUPPORT},
+    "agents/{agent}": ALL - {SUPPORT},
     "erasure": MANAGES,
     "keys": ALL - {SUPPORT},
     "partners/new": MANAGES,
@@ -40,6 +42,8 @@ MAY_PRESS = {
     "account/sessions/end": CHANGES,
     "account/sessions/{session}/end": CHANGES,
     "account/timezone": ALL,
+    "agents": ACCOUNT,
+    "agents/{agent}/revoke": MANAGES,
     "catalogs/{run}/activate": MANAGES,
     "catalogs/{run}/cancel": MANAGES,
     "certification": MANAGES,

@@ -33,6 +33,7 @@ STOREFRONT = [
     "Webhooks",
     "Refused requests",
     "Keys",
+    "Agents",
     "People",
     "Account",
 ]

@@ -16,12 +16,13 @@ from mercato.cli.output import (
 )
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.orders.search import enqueue_reindex
-from mercato.features.partners import accounts, credentials, queries
+from mercato.features.partners import accounts, agents, credentials, queries
 from mercato.features.partners.accounts import reseal as reseal_batch
 from mercato.features.partners.credentials import OVERLAP, NewKey
 from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
 from mercato.features.sign_in import people
 from mercato_contract import clock
+from mercato_contract.agents import NEVER, NewAgentRequest
 from mercato_contract.wire import Instant, Wire, instant, redacted
 from mercato_tools.cli import UnusableError
 from mercato_tools.cli.options import DataDir, Json, group
@@ -41,6 +42,7 @@ class CreatedKey(Wire):
     surface: Surface
     key: str
     expires_at: Instant | None
+    agent_id: UUID | None
 
 
 class KeyEntry(Wire):
@@ -49,6 +51,7 @@ class KeyEntry(Wire):
     key_id: UUID
     partner_id: UUID
     parent_key_id: UUID | None
+    agent_id: UUID | None
     surface: Surface
     prefix: str
     state: KeyState
@@ -98,31 +101,66 @@ async def create(
     surface: Surface | None = None,
     description: str | None = None,
     expires_in: Duration | None = None,
+    agent: str | None = None,
+    maximum_order: str | None = None,
+    maximum_day: str | None = None,
+    currency: str | None = None,
+    approval: str | None = None,
+    timezone: str | None = None,
     out: OutFile = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Create another key for a partner.
+    """Create another key for a partner, or for an agent of a storefront, which orders within limits.
 
     Args:
         surface: Needed for partners of both kinds.
         description: What it is for.
         expires_in: How long it is valid, such as 90d or 12h.
+        agent: The name of a new agent, whose key it is. The options below are of agents alone.
+        maximum_order: The most that an order of the agent may cost, such as 30.00.
+        maximum_day: The most that its orders of a day may cost.
+        currency: The currency of the amounts, and of its orders, such as EUR.
+        approval: Which orders a person approves first: never, always, or above:AMOUNT.
+        timezone: In which its days begin, such as Europe/Berlin; else UTC.
 
     """
+    terms = (maximum_order, maximum_day, currency, approval, timezone)
+    if agent is None and any(term is not None for term in terms):
+        raise UnusableError(
+            "--maximum-order, --maximum-day, --currency, --approval and --timezone are of agents: add --agent NAME."
+        )
+    if agent is not None and surface is Surface.COMMERCE:
+        raise UnusableError("An agent has a marketfront key. Leave --surface out.")
     if expires_in is not None and not timedelta(0) < expires_in <= timedelta(days=MAX_DAYS):
         raise UnusableError(f"--expires-in must be more than 0 and at most {MAX_DAYS}d.")
     with secret_file(out) as secret:
         async with opened(data_dir) as core, core.db.write() as tx:
             owner = await accounts.get_partner_named(tx, partner)
-            made = await credentials.create_key(
-                tx,
-                owner,
-                surface=surface or _only_surface(owner),
-                description=description,
-                expires_at=None if expires_in is None else clock.now() + expires_in,
-            )
-        _show(secret, owner.id, made, json=json)
+            expires_at = None if expires_in is None else clock.now() + expires_in
+            agent_id = None
+            if agent is None:
+                made = await credentials.create_key(
+                    tx,
+                    owner,
+                    surface=surface or _only_surface(owner),
+                    description=description,
+                    expires_at=expires_at,
+                )
+            else:
+                request = NewAgentRequest(
+                    name=agent,
+                    currency=currency,
+                    maximum_order=maximum_order,
+                    maximum_day=maximum_day,
+                    approval=approval or NEVER,
+                    timezone=timezone,
+                )
+                created = await agents.create_agent(
+                    tx, owner, request, description=description, expires_at=expires_at
+                )
+                made, agent_id = created.key, created.agent.id
+        _show(secret, owner.id, made, agent_id=agent_id, json=json)
 
 
 @key.command(name="list")
@@ -172,7 +210,7 @@ async def roll(
 async def revoke(
     name: KeyName, /, *, with_descendants: bool = False, json: Json = False, data_dir: DataDir = None
 ) -> None:
-    """Revoke a key permanently: every server refuses it within 2 seconds.
+    """Revoke a key permanently, with the agents that it has made: every server refuses it within 2 seconds.
 
     Lists the keys that descend from it, which were made in its console sessions or in sessions of such keys, and the
     people who were invited there.
@@ -183,7 +221,9 @@ async def revoke(
     """
     async with opened(data_dir) as core, core.db.write() as tx:
         old = await credentials.get_key(tx, name)
+        before = await credentials.list_descendants(tx, old, now=clock.now())
         revoked = await credentials.revoke_key(tx, old)
+        ended_agents = [api_key for api_key in before if api_key.is_agent_of(old)]
         if with_descendants:
             ended = await credentials.revoke_descendants(tx, old)
             found = [await credentials.get_key(tx, str(api_key.id)) for api_key in ended]
@@ -196,12 +236,16 @@ async def revoke(
             for person in invited:
                 await people.remove(tx, person)
         old = await credentials.get_key(tx, str(old.id))
+        ended_agents = [await credentials.get_key(tx, str(api_key.id)) for api_key in ended_agents]
     if json:
-        entries = [_entry(api_key) for api_key in found]
+        entries = [_entry(api_key) for api_key in (*ended_agents, *found)]
         names = [invitee.name for invitee in invited]
         print_json(view(Revoked, old, key_id=old.id, state=_state(old), descendants=entries, people=names))
         return
     note(f"The key {old.prefix} {'is revoked' if revoked else 'was revoked already'}.")
+    if ended_agents:
+        listed = ", ".join(api_key.description or api_key.prefix for api_key in ended_agents)
+        note(f"So are the keys of agents that it has made: {listed}.")
     if found:
         note(
             "So are the keys that descended from it:"
@@ -224,7 +268,9 @@ def _only_surface(owner: Partner) -> Surface:
     return owner.kind.surfaces[0]
 
 
-def _show(secret: SecretFile, partner_id: UUID, made: NewKey, *, json: bool) -> None:
+def _show(
+    secret: SecretFile, partner_id: UUID, made: NewKey, *, agent_id: UUID | None = None, json: bool
+) -> None:
     secret.show(
         CreatedKey(
             partner_id=partner_id,
@@ -232,9 +278,11 @@ def _show(secret: SecretFile, partner_id: UUID, made: NewKey, *, json: bool) -> 
             surface=made.surface,
             key=made.text,
             expires_at=instant(made.expires_at),
+            agent_id=agent_id,
         ),
         ("Key", made.text),
         ("Id", made.id),
+        *(() if agent_id is None else (("Agent", agent_id),)),
         ("Surface", made.surface),
         ("Expires", made.expires_at),
         json=json,

@@ -33,6 +33,10 @@ async def ask_to_revoke(tx: Read, visit: Visit, key: ApiKey, *, back: str) -> Qu
     text = [
         f"Requests with {key.prefix} are permanently refused within 2 seconds. Its console sessions end, too."
     ]
+    agents = [made for made in found if made.is_agent_of(key)]
+    found = [made for made in found if not made.is_agent_of(key)]
+    if agents:
+        text.append(f"The agents that it has made are revoked with it: {len(agents)}.")
     if own == key.id:
         text.append(SIGNED_OUT)
     if not found and not invited:

@@ -13,7 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato.console.forms import MAX_FORM, decode_fields, decode_form, read_query, read_upload
-from mercato.features.partners.model import Caller, Surface
+from mercato.features.partners.model import Caller, Partner, Surface
 from mercato.features.sign_in.model import Session
 from mercato.features.sign_in.roles import Permission
 from mercato.http.browsers import MULTIPART
@@ -52,6 +52,7 @@ NAVIGATION: Final = (
     ("Jobs", OPERATORS),
     ("Refused requests", EVERYBODY),
     ("Keys", PARTNERS),
+    ("Agents", STOREFRONTS),
     ("Certification", MERCHANTS),
     ("Audit", OPERATORS),
     ("Erasure", OPERATORS),
@@ -155,6 +156,12 @@ class Visit:
     @property
     def is_operator(self) -> bool:
         return self.session.partner is None
+
+    @property
+    def partner(self) -> Partner:
+        """The partner whose account it is. The operators' has none, and must not use it."""
+        assert self.session.partner is not None, "a screen of partners"
+        return self.session.partner
 
     def may(self, permission: Permission) -> bool:
         """Return whether the session's role includes it."""

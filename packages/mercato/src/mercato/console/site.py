@@ -31,6 +31,7 @@ from mercato.console.screen import (
 from mercato.console.screens import (
     account,
     adjustments,
+    agents,
     catalogs,
     certification,
     keys,
@@ -99,6 +100,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *requests.screens,
     *search.screens,
     *keys.screens,
+    *agents.screens,
     *administration.screens,
     *certification.screens,
     *account.screens,

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
+from mercato.console.new_keys import check_room, expiry_note, get_parent, show_once
 from mercato.console.revocation import ask_to_revoke, revoke
 from mercato.console.screen import (
     MERCHANTS,
@@ -22,17 +23,16 @@ from mercato.console.screen import (
     Visit,
 )
 from mercato.console.session import with_stores
-from mercato.console.times import say
 from mercato.features.partners import accounts, credentials, queries
-from mercato.features.partners.credentials import MAX_ACTIVE_KEYS, MAX_DESCRIPTION, OVERLAP, NewKey
+from mercato.features.partners.credentials import MAX_DESCRIPTION, OVERLAP, NewKey
 from mercato.features.partners.limits import PER_STORE
-from mercato.features.partners.model import AccountError, ApiKey, KeyState, Partner, Surface
+from mercato.features.partners.model import ApiKey, KeyState, Surface
 from mercato.features.partners.webhook_tokens import list_token_origins, set_webhook_token
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.queries import list_webhook_urls
 from mercato.features.webhooks.outbox import change_event_url
 from mercato.http.operations import Rate
-from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.engine import Read
 from mercato.platform.errors import Forbidden, NotFound
 from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.pages import PAGE, Cursor
@@ -82,7 +82,7 @@ class Usage(Struct, frozen=True):
 
 @screens.get("keys", needs=Permission.SEE_KEYS)
 async def show_keys(visit: Visit) -> Page:
-    partner, app, now = _partner(visit), visit.app, visit.app.clock()
+    partner, app, now = visit.partner, visit.app, visit.app.clock()
     query = visit.filters(KeysQuery)
     async with app.db.read() as tx:
         rows = await queries.list_keys(
@@ -120,7 +120,7 @@ async def show_keys(visit: Visit) -> Page:
 
 @screens.post("keys", needs=Permission.MAKE_KEYS)
 async def create_key(visit: Visit) -> Page:
-    form, partner, now = visit.fields(NewKeyForm), _partner(visit), visit.app.clock
+    form, partner, now = visit.fields(NewKeyForm), visit.partner, visit.app.clock
     surface = form.surface or visit.surfaces[0]
     if surface in partner.kind.surfaces and surface not in visit.surfaces:
         raise Forbidden(
@@ -129,8 +129,8 @@ async def create_key(visit: Visit) -> Page:
         )
     days = form.expires_in_days
     async with visit.app.db.write() as tx:
-        parent = await _parent(tx, visit)
-        await _check_room(tx, visit)
+        parent = await get_parent(tx, visit)
+        await check_room(tx, visit)
         made = await credentials.create_key(
             tx,
             partner,
@@ -140,18 +140,18 @@ async def create_key(visit: Visit) -> Page:
             parent=parent,
             now=now,
         )
-    return _shown("Key created", _new_key(made, *_expiry(visit, made, parent)))
+    return show_once("Key created", _new_key(made, *expiry_note(visit, made, parent)))
 
 
 @screens.post("keys/{key}/roll", needs=Permission.MAKE_KEYS)
 async def roll_key(visit: Visit) -> Page:
     async with visit.app.db.write() as tx:
-        parent = await _parent(tx, visit)
+        parent = await get_parent(tx, visit)
         old = await _key(tx, visit)
-        await _check_room(tx, visit)
+        await check_room(tx, visit)
         made = await credentials.roll_key(tx, old, parent=parent, now=visit.app.clock)
     until = f"The old key {old.prefix} works for {_HOURS} more hours. Revoke it if others may have it."
-    return _shown("Key rolled", _new_key(made, until, *_expiry(visit, made, parent)))
+    return show_once("Key rolled", _new_key(made, until, *expiry_note(visit, made, parent)))
 
 
 async def _ask_to_revoke(visit: Visit) -> Question:
@@ -176,12 +176,12 @@ async def rotate_secret(visit: Visit) -> Page:
             "other surface. Ask the operator of this service: mercato secret rotate, or a link for the whole account."
         )
     async with app.db.write() as tx:
-        text = await accounts.rotate_signing_secret(tx, app.vault, _partner(visit).id, now=app.clock)
+        text = await accounts.rotate_signing_secret(tx, app.vault, visit.partner.id, now=app.clock)
     notes = (
         f"Webhooks are signed with this secret and the one before for {_HOURS} hours, then with this one alone.",
         "Let your receiver accept both until then.",
     )
-    return _shown("Secret rotated", Secret("Signing secret", text, notes, BACK))
+    return show_once("Secret rotated", Secret("Signing secret", text, notes, BACK))
 
 
 @screens.post("keys/event-url", needs=Permission.CHANGE_KEYS, audiences=STOREFRONTS)
@@ -190,7 +190,7 @@ async def set_event_url(visit: Visit) -> Done:
     app = visit.app
     async with app.db.write() as tx:
         await change_event_url(
-            tx, _partner(visit), url, now=app.clock(), new_id=app.new_id, policy=app.outbound.policy
+            tx, visit.partner, url, now=app.clock(), new_id=app.new_id, policy=app.outbound.policy
         )
     return Done("Order events go to the new URL." if url else "Order events are no longer sent.", to=KEYS)
 
@@ -216,7 +216,7 @@ async def remove_token(visit: Visit) -> Done:
 
 
 async def _set_token(visit: Visit, token: str | None, origin: str | None) -> None:
-    partner, app = _partner(visit), visit.app
+    partner, app = visit.partner, visit.app
     async with app.db.write() as tx:
         used = await list_webhook_urls(tx, partner.id)
         await set_webhook_token(tx, app.vault, partner.id, token, url=origin, used=used)
@@ -225,57 +225,18 @@ async def _set_token(visit: Visit, token: str | None, origin: str | None) -> Non
 # --- keys ---------------------------------------------------------------------------------------------
 
 
-def _partner(visit: Visit) -> Partner:
-    partner = visit.session.partner
-    assert partner is not None, "a screen of partners"
-    return partner
-
-
 async def _key(tx: Read, visit: Visit) -> ApiKey:
     """Return the partner's key of the path. Raises NotFound, also for another partner's or the other surface's."""
     key_id: UUID = visit.ids["key"]
     key = await queries.find_key(tx, key_id)
-    if key is None or key.partner_id != _partner(visit).id or key.surface not in visit.surfaces:
+    if key is None or key.partner_id != visit.partner.id or key.surface not in visit.surfaces:
         raise NotFound("This account has no such key. The Keys page lists its keys.")
     return key
-
-
-async def _parent(tx: Write, visit: Visit) -> ApiKey | None:
-    """Return the key of the session, locked, from which the keys that it makes descend. Raises Forbidden."""
-    key_id = visit.session.grant.key_id
-    if key_id is None:
-        return None
-    key = await credentials.lock_parent(tx, key_id, now=visit.app.clock())
-    if key is None:
-        raise Forbidden("The key that began this session has ended. Sign in with a link of another key.")
-    return key
-
-
-def _expiry(visit: Visit, made: NewKey, parent: ApiKey | None) -> tuple[str, ...]:
-    """Return the note for a key that expires with its parent."""
-    if parent is None or made.expires_at is None:
-        return ()
-    at = say(made.expires_at, visit.timezone)
-    return (f"It expires on {at}, no later than {parent.prefix}, which began this session.",)
-
-
-async def _check_room(tx: Read, visit: Visit) -> None:
-    """Raise AccountError if the partner has as many active keys as the console makes."""
-    count = await queries.count_active_keys(tx, _partner(visit).id, now=visit.app.clock())
-    if count >= MAX_ACTIVE_KEYS:
-        raise AccountError(
-            f"This account has {count} active keys; the console makes at most {MAX_ACTIVE_KEYS}. "
-            "Revoke unused ones."
-        )
 
 
 def _new_key(made: NewKey, *notes: str) -> Secret:
     side = "merchant" if made.surface is Surface.COMMERCE else "storefront"
     return Secret(f"API key ({side})", made.text, (f"Its id is {made.id}.", *notes), BACK)
-
-
-def _shown(title: str, secret: Secret) -> Page:
-    return Page("shown_once.html", title, {"secret": secret})
 
 
 async def _usage(visit: Visit) -> list[Usage]:

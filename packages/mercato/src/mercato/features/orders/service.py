@@ -23,6 +23,7 @@ from mercato.features.orders.lifecycle import (
 )
 from mercato.features.orders.record import OrderRow, StoredAdjustment, commerce_order_of
 from mercato.features.orders.rules import Progress, change_progress, check_adjustment
+from mercato.features.partners.agents import find_agent_names
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
 from mercato.platform import processes
@@ -192,12 +193,18 @@ class Orders(Struct, frozen=True):
 
 
 async def list_timeline(tx: Read, row: OrderRow, *, reader: Surface | None = None) -> list[TimelineEntry]:
-    """Return all that happened to the order, oldest first: for one side, or for the operator."""
+    """Return all that happened to the order, oldest first: for one side, or for the operator.
+
+    The merchant doesn't see which of the storefront's agents placed it.
+    """
     history = await queries.list_history(tx, row.id, limit=MAX_ENTRIES)
     attempts = await list_attempts_of_order(tx, row.id, limit=MAX_ENTRIES)
-    total = {"total": row.amounts.total, "currency": row.currency}
+    placed: dict[str, Any] = {"total": row.amounts.total, "currency": row.currency}
+    if row.agent_id is not None and reader is not Surface.COMMERCE:
+        # Deleted with its storefront.
+        placed["agent"] = (await find_agent_names(tx, [row.agent_id])).get(row.agent_id, "deleted")
     entries = [
-        TimelineEntry(at=rfc3339(row.created_at), type="placed", actor=Actor.STOREFRONT, detail=total),
+        TimelineEntry(at=rfc3339(row.created_at), type="placed", actor=Actor.STOREFRONT, detail=placed),
         *(_attempt_entry(attempt, reader) for attempt in attempts),
         *(
             TimelineEntry(
@@ -271,7 +278,8 @@ def describe(entry: TimelineEntry, *, show_instant: Callable[[str], str] = str) 
     """Return the detail of an entry in words. `show_instant` turns RFC 3339 into what its reader reads times in."""
     detail = entry.detail
     if entry.type == "placed":
-        return f"{detail['total']} {detail['currency']}"
+        by = f", placed by agent {detail['agent']}" if "agent" in detail else ""
+        return f"{detail['total']} {detail['currency']}{by}"
     if entry.type == "accepted" and entry.actor == Actor.SERVICE and not detail:
         return _ACCEPTED_ALONE
     if entry.type in _SENTENCES and not detail:

@@ -212,7 +212,15 @@ async def _find_spent(tx: Read, found: Collection[Agent], *, now: datetime) -> d
     return spent
 
 
-async def find_names(tx: Read, agent_ids: Collection[UUID]) -> dict[UUID, str]:
+async def list_key_ids(tx: Read, agent: Agent) -> list[UUID]:
+    """Return the ids of the agent's keys, of replaced ones too, the newest first."""
+    mine = select(api_keys.c.id).where(
+        api_keys.c.partner_id == agent.partner_id, api_keys.c.agent_id == agent.id
+    )
+    return [row.id for row in await tx.all(mine.order_by(api_keys.c.id.desc()).limit(MAX_ACTIVE_KEYS))]
+
+
+async def find_agent_names(tx: Read, agent_ids: Collection[UUID]) -> dict[UUID, str]:
     """Return the names of the agents that exist."""
     rows = await tx.all(select(agents.c.id, agents.c.name).where(agents.c.id.in_(agent_ids)))
     return {row.id: row.name for row in rows}

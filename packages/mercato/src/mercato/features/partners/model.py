@@ -142,6 +142,10 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     latest_expiry: datetime | None = None
     agent_id: UUID | None = None
 
+    def is_agent_of(self, parent: "ApiKey") -> bool:
+        """Return whether it is the key of an agent that the parent has made, and is revoked with it."""
+        return self.agent_id is not None and self.parent_key_id == parent.id
+
     def state(self, now: datetime) -> KeyState:
         if self.revoked_at is not None:
             return KeyState.REVOKED

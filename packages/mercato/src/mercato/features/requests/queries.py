@@ -1,6 +1,6 @@
 """The SQL of refused requests. Without a caller they are for operators, and masked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -19,6 +19,9 @@ from mercato_contract.problems import OTHER, PROBLEMS, OrderError
 from mercato_contract.wire import as_json
 
 _INSERT: Final = prepared_insert(refused_requests)
+
+MAX_SEARCHED: Final = 1_000
+"""Refused requests of a partner among which those with some of its keys are looked for: no index leads to these."""
 
 Errors = tuple[OrderError, ...]
 
@@ -80,6 +83,16 @@ async def list_refused(
         found = _newest(tx, select(refused_requests), side, since=wanted.since, limit=limit)
         rows += await tx.all(found if before is None else found.where(c.id < before))
     return [_refusal(row, wanted) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
+
+
+async def list_refused_of_keys(
+    tx: Read, wanted: Filter, key_ids: Collection[UUID], *, limit: int
+) -> Sequence[Refusal]:
+    """Return those of the newest `MAX_SEARCHED` refused requests that were made with the keys, newest first."""
+    every = _newest(tx, select(refused_requests), _values(wanted), since=wanted.since, limit=MAX_SEARCHED)
+    newest = every.subquery()
+    found = select(newest).where(newest.c.key_id.in_(key_ids)).order_by(newest.c.id.desc()).limit(limit)
+    return [_refusal(row, wanted) for row in await tx.all(found)]
 
 
 async def count_by_code(tx: Read, wanted: Filter, *, limit: int) -> Sequence[tuple[str, int]]:

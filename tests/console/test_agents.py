@@ -1,0 +1,136 @@
+"""The page Agents of a storefront: agents made, shown once, listed with what they spent, and revoked."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from tests.api.agent_keys import AGENTS, assistant
+from tests.api.trade import ORDERS, Trade, trade
+from tests.console.test_keys import shown
+from tests.console.test_screens import check_frame
+from tests.console.visiting import enter_as_partner, enter_as_person
+from tests.service import MerchantServer, service
+from tests.waiting import PATIENCE
+
+from mercato.features.partners.model import PartnerKind
+from mercato.features.sign_in.roles import Role
+
+PAGE = "/console/agents"
+
+
+@pytest.fixture
+async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
+    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
+        yield await trade(mercato, shop)
+
+
+async def test_an_agent_is_made_shown_once_and_orders_within_its_limits(here: Trade):
+    browser, _ = await enter_as_partner(here.mercato, here.front)
+    page = await browser.open(PAGE)
+    check_frame(page)
+    fields = {
+        "name": "Lunch <b>",
+        "currency": "usd",
+        "maximumOrder": "6.00",
+        "maximumDay": "20",
+        "approval": "above",
+        "above": "5.80",
+    }
+    with capture_logs() as logs:
+        made = await browser.press(page, "Create agent", **fields)
+    key = shown(made)
+    assert key.startswith("mk_marketfront_")
+    assert key not in str(browser.cookies) + made.url + str(made.headers) + str(logs)
+    agent = here.front.with_key(key)
+    for _ in range(2):
+        assert (await here.place(here.order(), front=agent)).status == 201
+    page = await browser.open(PAGE)
+    assert key not in page.body.decode()
+    [row] = page.rows("Agents")
+    assert row[:6] == [
+        "Lunch <b>", "active", "6.00 USD", "20.00 USD", "11.60 USD", "orders that cost more than 5.80 USD",
+    ]  # fmt: skip
+
+
+async def test_the_page_of_an_agent_has_its_last_orders_and_refused_calls(here: Trade):
+    agent = await assistant(here, maximumOrder="6.00")
+    placed = (await here.place(here.order(), front=agent.client)).json()
+    assert (
+        await here.place(here.order(*[here.order()["cart"]["lineItems"][0]] * 2), front=agent.client)
+    ).status == 403
+    await here.placed()
+    await here.front.get("/v1/marketfront/stores/x")
+    await here.mercato.app.request_log.flush()
+    browser, _ = await enter_as_partner(here.mercato, here.front)
+    page = await browser.open(f"{PAGE}/{agent.created['agentId']}")
+    check_frame(page)
+    assert page.heading == "Lunch"
+    assert page.ids("Last orders") == [placed["orderId"]]
+    assert [row[0] for row in page.rows("Refused calls")] == ["403 SPEND_LIMIT_EXCEEDED"]
+    order = await browser.open(f"/console/orders/{placed['orderId']}")
+    assert "placed by agent Lunch" in order.text
+    merchant, _ = await enter_as_partner(here.mercato, here.pos)
+    assert "Lunch" not in (await merchant.open(f"/console/orders/{placed['orderId']}")).text
+
+
+async def test_an_agent_is_revoked_after_a_question(here: Trade):
+    agent = await assistant(here)
+    browser, _ = await enter_as_partner(here.mercato, here.front)
+    page = await browser.open(PAGE)
+    question = await browser.press(page, "Revoke agent")
+    assert question.heading == "Revoke the agent Lunch?"
+    assert (await agent.client.get(ORDERS)).status == 200
+    done = await browser.press(question, "Confirm")
+    assert done.status_region == "The agent Lunch is revoked."
+    assert done.rows("Agents")[0][1] == "revoked"
+    assert "Revoke agent" not in done.buttons
+    assert (await agent.client.get(ORDERS)).status == 401
+
+
+async def test_revoking_a_key_says_how_many_agents_are_revoked_with_it(here: Trade):
+    agent = await assistant(here)
+    browser, _ = await enter_as_partner(here.mercato, here.front)
+    question = await browser.open(f"/console/keys/{agent.created['parentKeyId']}/revoke")
+    assert "The agents that it has made are revoked with it: 1." in question.text
+    assert "descend" not in question.text
+
+
+async def test_an_agent_made_in_a_session_is_revoked_with_the_sessions_key(here: Trade):
+    browser, _ = await enter_as_partner(here.mercato, here.front)
+    made = await browser.press(await browser.open(PAGE), "Create agent", name="Lunch")
+    agent = here.front.with_key(shown(made))
+    assert (await agent.get(ORDERS)).status == 200
+    listed = (await here.front.get(AGENTS)).json()["agents"]
+    question = await browser.open(f"/console/keys/{listed[0]['parentKeyId']}/revoke")
+    await browser.press(question, "Confirm")
+    assert (await agent.get(ORDERS)).status == 401
+
+
+async def test_a_fault_of_a_new_agent_is_shown_and_nothing_is_made(here: Trade):
+    browser, _ = await enter_as_partner(here.mercato, here.front)
+    refused = await browser.press(await browser.open(PAGE), "Create agent", name="Lunch", maximumDay="20")
+    assert refused.status == 422
+    assert "currency is needed" in refused.text
+    assert (await here.front.get(AGENTS)).json()["agents"] == []
+
+
+async def test_another_accounts_agent_is_not_found(here: Trade):
+    agent = await assistant(here)
+    stranger = (await here.mercato.partner(PartnerKind.MARKETFRONT))[1]
+    browser, _ = await enter_as_partner(here.mercato, stranger)
+    for path in ("", "/revoke"):
+        assert (await browser.open(f"{PAGE}/{agent.created['agentId']}{path}")).status == 404
+    merchant, _ = await enter_as_partner(here.mercato, here.pos)
+    assert (await merchant.open(PAGE)).status == 404
+
+
+async def test_who_only_reads_sees_agents_and_makes_none(here: Trade):
+    await assistant(here)
+    partner: Any = await here.mercato.partner(PartnerKind.MARKETFRONT)
+    await partner[1].post(AGENTS, {"name": "Lunch"})
+    browser, _ = await enter_as_person(here.mercato, Role.READ_ONLY, partner[0].id)
+    page = await browser.open(PAGE)
+    assert [row[0] for row in page.rows("Agents")] == ["Lunch"]
+    assert not {"Create agent", "Revoke agent"} & set(page.buttons)

@@ -1,0 +1,65 @@
+"""`mercato key create --agent`: an agent with its limits from the command line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.partners.test_commands import Shell, shell
+
+__all__ = ["shell"]
+
+TERMS = (
+    "--maximum-order", "30", "--maximum-day", "60", "--currency", "EUR", "--approval", "above:20",
+    "--timezone", "Europe/Berlin",
+)  # fmt: skip
+
+
+@pytest.fixture
+def front(shell: Shell) -> Any:
+    return shell.json("partner", "create", "Front", "--kind", "marketfront")
+
+
+def test_key_create_makes_an_agent_whose_key_descends_from_none(shell: Shell, front: Any, tmp_path: Path):
+    made = shell.json("key", "create", "Front", "--agent", "Lunch", *TERMS)
+    assert made["key"].startswith("mk_marketfront_")
+    assert made["agentId"]
+    listed = shell.json("key", "list", "--partner", "Front")["keys"]
+    assert [(key["description"], key["agentId"]) for key in listed] == [
+        (None, None), ("Agent Lunch", made["agentId"]),
+    ]  # fmt: skip
+    assert listed[1]["parentKeyId"] is None
+
+
+def test_rolling_the_key_of_an_agent_keeps_the_agent(shell: Shell, front: Any):
+    made = shell.json("key", "create", "Front", "--agent", "Lunch")
+    rolled = shell.json("key", "roll", made["keyId"])
+    listed = {key["keyId"]: key for key in shell.json("key", "list")["keys"]}
+    assert listed[rolled["keyId"]]["agentId"] == made["agentId"]
+    assert rolled["key"] != made["key"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--maximum-day", "5"), "add --agent NAME"),
+        (("--approval", "always"), "add --agent NAME"),
+        (("--agent", "Lunch", "--surface", "commerce"), "Leave --surface out"),
+        (("--agent", "Lunch", "--maximum-day", "5"), "currency is needed"),
+        (("--agent", "Lunch", "--currency", "EUR", "--maximum-day", "five"), "not a decimal number"),
+        (("--agent", "Lunch", "--approval", "maybe"), "never, always, or above:"),
+        (("--agent", "Lun\u200bch"), "characters that can be seen"),
+    ],
+)
+def test_a_wrong_option_of_an_agent_says_what_to_do(
+    shell: Shell, front: Any, options: tuple[str, ...], said: str
+):
+    code = 2 if "add" in said or "Leave" in said else 1
+    assert shell("key", "create", "Front", *options, code=code) == ""
+    assert said in shell.err
+    assert len(shell.json("key", "list")["keys"]) == 1
+
+
+def test_a_merchant_has_no_agents(shell: Shell):
+    shell.json("partner", "create", "Shop", "--kind", "commerce")
+    shell("key", "create", "Shop", "--agent", "Lunch", code=1)
+    assert "can have no marketfront key" in shell.err
