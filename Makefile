@@ -12,7 +12,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-python test-long prove test-clients test-browser test-ha test-agents audit lock wheels sbom check format bench bench-large soak start-here pictures docs clean
+.PHONY: help run demo test test-python test-long prove test-clients test-browser test-ha test-agents audit lock wheels sbom check format bench bench-peers bench-large soak start-here pictures docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,7 +39,7 @@ $(VENV)/.run: $(PACKAGES:=/pyproject.toml) pyproject.toml requirements.lock
 	touch $@
 
 # A stamp for each group: nobody else needs Sphinx, Playwright, Patroni or a client for agents.
-$(VENV)/.dev $(VENV)/.docs $(VENV)/.browser $(VENV)/.ha $(VENV)/.agents: $(VENV)/.%: $(VENV)/.run
+$(VENV)/.dev $(VENV)/.docs $(VENV)/.browser $(VENV)/.ha $(VENV)/.agents $(VENV)/.peers: $(VENV)/.%: $(VENV)/.run
 	$(LOCKED) --group $*
 	touch $@
 
@@ -111,7 +111,7 @@ audit: $(VENV)/.dev ## known vulnerabilities of the packages that serve
 # 3.11.5 is the oldest that Sphinx's theme takes.
 lock: $(VENV)/.dev ## renew requirements.lock after a change of what is required; UPGRADE="httpx ruff" raises these
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-header --no-annotate \
-	  --all-extras packages/mercato/pyproject.toml $(foreach group,build dev docs browser ha agents,--group pyproject.toml:$(group)) \
+	  --all-extras packages/mercato/pyproject.toml $(foreach group,build dev docs browser ha agents peers,--group pyproject.toml:$(group)) \
 	  $(foreach package,$(PACKAGES),--no-emit-package $(patsubst mercato-mercato,mercato,mercato-$(notdir $(package)))) \
 	  $(addprefix --upgrade-package ,$(UPGRADE)) --output-file requirements.lock
 
@@ -145,6 +145,9 @@ format: $(VENV)/.dev ## let the tools rewrite what they can
 
 bench: $(VENV)/.dev ## the benchmarks: ratios against a floor measured in the same run
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(VENV)/.dev $(VENV)/.peers ## the same carts and orders on FastAPI and on Vendure (which needs Node.js); takes six minutes
+	$(BIN)/python -m benchmarks.peers $(ARGS)
 
 bench-large: $(VENV)/.dev ## discovery over a million stores on both databases; takes half an hour
 	$(BIN)/python -m benchmarks discovery_large

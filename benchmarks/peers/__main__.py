@@ -1,0 +1,201 @@
+"""`python -m benchmarks.peers [--rounds N]`: the same carts and orders here, on FastAPI and on Vendure, in turns.
+
+One process each, on this machine, on the same kind of database, with commits that wait for the disk. The ratios are of
+requests a second of processor, and by the clock. The processor time of a database server counts for nobody.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psutil
+
+from benchmarks.hammer import hammer
+from benchmarks.load import Load, environment
+from benchmarks.peers import vendure
+from benchmarks.postgres import postgres
+from benchmarks.trade import CARTS, PLACE, Trade, trading
+
+ROUNDS = 5
+SECONDS = 3.0
+PLACEMENTS = 20_000
+"""More requests to place than a turn can send: each has a key of its own, and is sent once."""
+
+PLAIN, IN_MEMORY, VENDURE = "FastAPI", "FastAPI, catalog in memory", "Vendure"
+GOALS = {(PLAIN, "carts"): 7, (PLAIN, "place"): 4, (VENDURE, "carts"): 60, (VENDURE, "place"): 15}
+
+Turn = Callable[[], Load]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: what of ours was measured in turns with what of a peer's."""
+
+    database: str
+    peer: str
+    what: str
+    ours: Turn
+    theirs: Turn
+
+    def measure(self, rounds: int) -> None:
+        """Print the medians of the ratios of both, and how many a second each answered."""
+        pairs = []
+        for number in range(rounds + 1):
+            turns = (self.ours, self.theirs) if number % 2 else (self.theirs, self.ours)
+            loads = {turn: turn() for turn in turns}
+            if number:  # the first warms both
+                pairs.append((loads[self.ours], loads[self.theirs]))
+        cpu = statistics.median(theirs.cpu_us / ours.cpu_us for ours, theirs in pairs)
+        clock = statistics.median(ours.per_second / theirs.per_second for ours, theirs in pairs)
+        ours, theirs = (statistics.median(pair[side].per_second for pair in pairs) for side in (0, 1))
+        goal = GOALS.get((self.peer, self.what))
+        verdict = "" if goal is None else f"{goal}: {'met' if cpu >= goal else 'missed'}"
+        print(
+            f"| {self.database} | {self.what} | {self.peer} | {cpu:.1f} | {clock:.1f} | "
+            f"{ours:,.0f} and {theirs:,.0f} | {verdict} |",
+            flush=True,
+        )
+
+
+def main(arguments: list[str]) -> None:
+    rounds = int(arguments[1]) if arguments[:1] == ["--rounds"] else ROUNDS
+    has_node = vendure.is_ready()
+    print("| database | what | peer | by processor | by the clock | a second | goal by processor |")
+    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    for database in ("SQLite", "PostgreSQL"):
+        with ExitStack() as stack:
+            ours, plain, in_memory, other = (_new_database(database, stack) for _ in range(4))
+            trade = stack.enter_context(trading(url=ours))
+            _compare_with_fastapi(database, trade, plain, rounds, peer=PLAIN)
+            _compare_with_fastapi(database, trade, in_memory, rounds, peer=IN_MEMORY)
+            if has_node:
+                _compare_with_vendure(database, trade, other, rounds)
+    if not has_node:
+        print(f"\nVendure is skipped: {vendure.MISSING}")
+
+
+def _new_database(kind: str, stack: ExitStack) -> str | None:
+    """Return the URL of an empty PostgreSQL database, None for SQLite."""
+    return stack.enter_context(postgres()).url if kind == "PostgreSQL" else None
+
+
+def _compare_with_fastapi(database: str, trade: Trade, url: str | None, rounds: int, *, peer: str) -> None:
+    cart, order = trade.add(), trade.order()
+    with _application(trade, url, in_memory=peer == IN_MEMORY) as (process, port):
+
+        def theirs(requests: Iterable[bytes]) -> Load:
+            return hammer(process, port, requests, seconds=SECONDS)
+
+        _check_equal(trade, port, cart, order)
+        add = trade.post(CARTS, cart)
+        Row(database, peer, "carts", _ours(trade, lambda: repeat(add)), lambda: theirs(repeat(add))).measure(
+            rounds
+        )
+        Row(
+            database,
+            peer,
+            "place",
+            _ours(trade, lambda: _placements(trade, order)),
+            lambda: theirs(_placements(trade, order)),
+        ).measure(rounds)
+
+
+def _compare_with_vendure(database: str, trade: Trade, url: str | None, rounds: int) -> None:
+    cart, order = trade.add(), trade.order()
+    add = trade.post(CARTS, cart)
+    with vendure.running(url) as shop:
+        Row(
+            database,
+            VENDURE,
+            "carts",
+            _ours(trade, lambda: repeat(add)),
+            lambda: shop.carts(SECONDS),
+        ).measure(rounds)
+        Row(
+            database,
+            VENDURE,
+            "place",
+            _ours(trade, lambda: _placements(trade, order)),
+            lambda: shop.places(SECONDS),
+        ).measure(rounds)
+
+
+def _ours(trade: Trade, requests: Callable[[], Iterable[bytes]]) -> Turn:
+    return lambda: hammer(trade.server.process, trade.server.port, requests(), seconds=SECONDS)
+
+
+def _placements(trade: Trade, order: Any) -> Iterator[bytes]:
+    """Yield requests to place the order without a token: the store validates it, and takes it, in one request."""
+    request = trade.post(PLACE, order, **{"Idempotency-Key": str(uuid4())})
+    key = request.partition(b"Idempotency-Key: ")[2][:36]
+    for _ in range(PLACEMENTS):
+        yield request.replace(key, str(uuid4()).encode())
+
+
+def _check_equal(trade: Trade, port: int, cart: Any, order: Any) -> None:
+    """Raise unless both price the cart and the order the same."""
+    for path, body in ((CARTS, cart), (PLACE, order)):
+        totals = []
+        for server in (trade.server.port, port):
+            answered = _call(server, path, body, trade.front_key)
+            totals.append(answered["amounts"]["total"])
+        if totals[0] != totals[1]:
+            raise RuntimeError(f"{path}: {totals[0]} here, {totals[1]} there")
+
+
+def _call(port: int, path: str, body: Any, key: str) -> Any:
+    import urllib.request
+
+    headers = {
+        "Authorization": f"Bearer {key}",
+        "Content-Type": "application/json",
+        "Idempotency-Key": str(uuid4()),
+    }
+    request = urllib.request.Request(  # a loopback URL
+        f"http://127.0.0.1:{port}{path}", data=json.dumps(body).encode(), headers=headers
+    )
+    with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310  # as above
+        return json.loads(reply.read())
+
+
+@contextmanager
+def _application(trade: Trade, url: str | None, *, in_memory: bool) -> Iterator[tuple[psutil.Process, int]]:
+    """Run the FastAPI application on a free port, with the trade's catalog and store."""
+    with tempfile.TemporaryDirectory() as directory:
+        catalog = Path(directory) / "catalog.json"
+        catalog.write_text(json.dumps(trade.catalog))
+        database = f"sqlite+aiosqlite:///{directory}/orders.db"
+        if url is not None:
+            database = url.replace("postgresql://", "postgresql+asyncpg://")
+        settings = {
+            "CATALOG": str(catalog),
+            "HOOKS": trade.hooks,
+            "DATABASE_URL": database,
+            "IN_MEMORY": str(in_memory).lower(),
+        }
+        command = [sys.executable, "-m", "benchmarks.peers.application"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, env=environment() | settings, text=True
+        ) as server:
+            try:
+                assert server.stdout is not None
+                said = server.stdout.readline()
+                if not said.startswith("listening on "):
+                    raise RuntimeError("the application ended before it listened")
+                yield psutil.Process(server.pid), int(said.rsplit(":", 1)[1])
+            finally:
+                server.terminate()
+                server.wait(30)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
