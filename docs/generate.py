@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 import msgspec
+from agent_tools import tool_blocks
 from client_reference import client_page
 from cyclopts import App
 from llms import llms
@@ -51,6 +52,7 @@ def pages() -> dict[str, str]:
         "reference/cli.md": _cli_page(),
         "reference/metrics.md": _metrics_page(),
         "reference/client.md": client_page(NOTICE),
+        "reference/tools.md": _page("Tools", *tool_blocks()),
         "mercato.postman_collection.json": collection(api),
     }
     return made | {"llms.txt": llms(api, made)}

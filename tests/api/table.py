@@ -78,6 +78,12 @@ BODIES: dict[str, Any] = {
     "rotateMarketfrontWebhookEndpointSecret": {"overlapHours": 1},
     "updateOrderStatuses": {"updates": [{"orderId": "{orderId}", "status": "confirmed"}]},
     "setStoreStatuses": {"updates": [{"storeId": "{storeId}", "status": "paused", "pauseReason": "x"}]},
+    "sendMcpMessage": {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}},
+    },
     "updateOrderStatus": {
         "status": "confirmed",
         "estimatedReadyAt": "2099-01-01T00:00:00Z",

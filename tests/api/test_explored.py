@@ -163,7 +163,7 @@ def _surface(path: str) -> str:
 def _aimed(case: Any, path: str, subject: Subject) -> dict[str, str]:
     """Point a request at existing resources where it has members for their ids; return its headers."""
     # Operations of both surfaces are called with a Commerce key.
-    surface = "commerce" if path.startswith(("/v1/webhooks/", "/v1/console/")) else _surface(path)
+    surface = "commerce" if path.startswith(("/v1/webhooks/", "/v1/console/", "/mcp")) else _surface(path)
     ids = subject.ids | {"deliveryId": subject.ids.get(f"/v1/{surface}/", "")}
     ids["endpointId"] = subject.ids.get(path.replace("/{endpointId}/", "/"), "")
     for name in case.path_parameters or {}:
@@ -195,6 +195,8 @@ def _mended(body: Any, path: str, ids: dict[str, str]) -> Any:
         mended["fulfillment"] = GOOD_FULFILLMENT
     if path.endswith("/status"):
         mended["status"] = "confirmed" if "orders" in path else "online"
+    if path == "/mcp":
+        mended = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "x"}}
     if path.endswith("/catalogset-validation"):
         mended["items"] = {}
     if path.endswith("/webhook-endpoints/{endpointId}"):

@@ -1,6 +1,7 @@
 """Whatever the content of a body within its limit, it costs no more CPU than a few plain decodings of 1 MiB."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from time import thread_time
 from typing import Any, Final
@@ -13,10 +14,13 @@ from tests.api.hostile_bodies import shapes
 from tests.api.table import BODIES
 from tests.calibration import plain_decoding_seconds
 
+from mercato.agents.protocol import ProtocolError, read_message
+from mercato.agents.registry import TOOLS
 from mercato.api import oauth
 from mercato.asgi import operations
 from mercato.features.catalogs.dry_run import callback_url
 from mercato.features.orders import store_messages
+from mercato.features.partners.model import Surface
 from mercato.http.operations import Operation
 from mercato_contract.decoding import decode, walk
 from mercato_contract.decoding.checks import alternatives
@@ -29,10 +33,20 @@ MOST: Final = 9
 TRIES: Final = 5
 """Other load only makes a run slower, so the fastest counts."""
 
+
+def _read_call(body: bytes) -> None:
+    """Read a message as the agents' door does, and its arguments as a tool does."""
+    find = TOOLS[Surface.MARKETFRONT]["find_stores"]
+    with suppress(ProtocolError):
+        read_message(body, {b"mcp-protocol-version": b"2025-11-25"})
+    find.decode(body)
+
+
 READ_BY_HANDLERS: Final[dict[str, Callable[[bytes], Any]]] = {
     "validateCatalogSet": callback_url,
     "putCatalog": zstd.compress,
     "getAccessToken": lambda body: oauth._form(body, b""),  # the handler does nothing else with it
+    "sendMcpMessage": _read_call,
 }
 """What the operations do with a body that they read themselves; the rest of a catalog's check has its own process."""
 

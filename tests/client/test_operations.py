@@ -17,7 +17,8 @@ from mercato_client import AsyncClient, Client
 from mercato_client.clients import Surfaces
 from mercato_client.operation import Flow, Operation
 
-SERVED = {one.id: one for one in operations() if one.access is not Access.PUBLIC}
+SERVED = {one.id: one for one in operations() if one.access is not Access.PUBLIC and one.tag != "MCP"}
+"""Those of the API. Clients of the Model Context Protocol are made by others."""
 IDS = {"".join("_" + c.lower() if c.isupper() else c for c in name): one for name, one in SERVED.items()}
 METHODS = {
     name: member

@@ -18,7 +18,7 @@ from mercato_contract.texts import Secret
 
 OPEN = {
     "getAccessToken", "getOpenapi", "getLlms", "getCatalogSetSchema", "healthz", "readyz", "metrics", "docs",
-    "docsAsset", "errorPage",
+    "docsAsset", "errorPage", "getAgentsPage", "getProtectedResource", "getAuthorizationServer",
 }  # fmt: skip
 
 

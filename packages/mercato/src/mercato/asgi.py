@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, Final
 
 from mercato.agents.door import access, door
+from mercato.agents.guide import guide
 from mercato.api.agents import marketfront_agents
 from mercato.api.carts import carts
 from mercato.api.catalogs import commerce_catalogs, marketfront_catalogs
@@ -46,7 +47,9 @@ LLMS_INTRODUCTION: Final = """\
 - Money is a decimal string in the currency's own scale. Instants are RFC 3339 in UTC.
 - Refusals are `application/problem+json`: check `errorCode`; `retryable` says whether the same request can succeed.
 - Place order needs an `Idempotency-Key`: one for each order, stored before you send it, and the same for every repeat.
-- Webhooks are signed as Standard Webhooks: verify the bytes as received."""
+- Webhooks are signed as Standard Webhooks: verify the bytes as received.
+- An AI agent that orders or sells needs none of this: `POST /mcp` (Model Context Protocol) has tools, and `/agents.md`
+  says in one page how to use them."""
 
 
 @about.get(
@@ -99,6 +102,9 @@ def operations() -> list[Operation]:
         *debugger,
         *console,
         *oauth,
+        *door,
+        *access,
+        *guide,
         *about,
         *system,
     ]
@@ -117,7 +123,7 @@ def _gzipped_document(public_url: str | None) -> bytes:
 
 def application(app: Services) -> Edge | Traced:
     """Return the ASGI application."""
-    edge = Edge(app, [*operations(), *door, *access, *pages])
+    edge = Edge(app, [*operations(), *pages])
     return Traced(edge) if tracing.is_on() else edge
 
 

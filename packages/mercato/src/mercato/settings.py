@@ -81,8 +81,9 @@ class Settings(IngestSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     cors_origins: Annotated[
         str | None,
         doc(
-            "Origins (`https://shop.example.com`, comma-separated) whose pages may call the Marketfront surface from a "
-            "browser. A storefront's key belongs on its server: everybody who opens such a page can read its key."
+            "Origins (`https://shop.example.com`, comma-separated) whose pages may call the Marketfront surface and "
+            "`/mcp` from a browser. A storefront's key belongs on its server: everybody who opens such a page can read "
+            "its key."
         ),
     ] = None
     encryption_keys: Annotated[

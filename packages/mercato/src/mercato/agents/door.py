@@ -5,7 +5,7 @@ reads; malformed calls are errors of JSON-RPC; 401, 403 and 429 are HTTP's.
 """
 
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -80,13 +80,46 @@ def _render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, 
 
 _REFUSALS: Final = Refusals(PROBLEM_DETAILS.shape, PROBLEM_DETAILS.media_type, _render)
 
-door: Final = Operations(access=Access.ANY, tag="Agents", refusals=_REFUSALS)
-access: Final = Operations(access=Access.PUBLIC, tag="Agents")
+door: Final = Operations(access=Access.ANY, tag="MCP", refusals=_REFUSALS)
+access: Final = Operations(access=Access.PUBLIC, tag="MCP")
 
 
-@door.post(PATH, summary="Send MCP Message", rate=None, body_limit=MAX_BYTES, from_pages=True)
-async def send_mcp_message(call: Call[bytes, None]) -> Answer[Any]:
-    """Carry out a message of an AI agent: a request of the Model Context Protocol, without sessions and streams."""
+class McpMessage(Wire, rename=None):
+    """A request of JSON-RPC 2.0, or a notification, which has no id."""
+
+    jsonrpc: Literal["2.0"]
+    method: str
+    id: int | str | None = None
+    params: dict[str, Any] | None = None
+
+
+class McpAnswer(Wire, rename=None):
+    """The answer to a request: its result, or an error. The result of a tool that refused has `isError`."""
+
+    jsonrpc: Literal["2.0"]
+    id: int | str | UnsetType = UNSET
+    result: dict[str, Any] | UnsetType = UNSET
+    error: dict[str, Any] | UnsetType = UNSET
+
+
+@door.post(
+    PATH,
+    summary="Send MCP Message",
+    schema=McpMessage,
+    rate=None,
+    body_limit=MAX_BYTES,
+    also=(202, 400, 404),
+    answer_headers=("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"),
+    request_headers=("MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"),
+    problems=(errors.Forbidden,),
+    from_pages=True,
+)
+async def send_mcp_message(call: Call[bytes, None]) -> Answer[McpAnswer]:
+    """Carry out a message of an AI agent: a request of the Model Context Protocol, without sessions and streams.
+
+    Revisions 2026-07-28, 2025-11-25 and 2025-06-18. What a tool was asked to do and refuses is a result with `isError`,
+    whose `structuredContent` is the problem. With a key or a token of either surface: `tools/list` names its tools.
+    """
     _check_head(call)
     try:
         request = read_message(call.body, call.headers)
@@ -168,7 +201,7 @@ def _tool_of(surface: Surface, request: Request) -> Tool:
     return tool
 
 
-async def _call_tool(call: Call[bytes, None], request: Request, tool: Tool) -> Answer[Any]:
+async def _call_tool(call: Call[bytes, None], request: Request, tool: Tool) -> Answer[McpAnswer]:
     made: ToolCall[Any] = ToolCall(
         call.app, call.authenticated, None, None, call.ids, call.texts, call.head, tool.action,
         tool=tool, takes_urls=request.takes_urls,
@@ -215,7 +248,7 @@ class ProtectedResource(Wire, rename=None):
 
 
 @access.get(
-    RESOURCE, summary="Access to the agents' door", answer_headers=("Cache-Control",), from_pages=True
+    RESOURCE, summary="Access to the agents' door", answer_headers=("Cache-Control", "X-Content-Type-Options")
 )
 async def get_protected_resource(call: Call[None, None]) -> Answer[ProtectedResource]:
     """Say what protects the agents' door: bearer keys and tokens, and which server issues the tokens (RFC 9728)."""
@@ -225,7 +258,7 @@ async def get_protected_resource(call: Call[None, None]) -> Answer[ProtectedReso
         resource_name="Mercato for agents",
         authorization_servers=[base],
         bearer_methods_supported=["header"],
-        resource_documentation=f"{base}/documentation",
+        resource_documentation=f"{base}/agents.md",
     )
     return Answer(found, headers=own_address_headers(call.app.settings))
 
@@ -241,7 +274,9 @@ class AuthorizationServer(Wire, rename=None):
     service_documentation: str
 
 
-@access.get(SERVER, summary="Authorization server", answer_headers=("Cache-Control",), from_pages=True)
+@access.get(
+    SERVER, summary="Authorization server", answer_headers=("Cache-Control", "X-Content-Type-Options")
+)
 async def get_authorization_server(call: Call[None, None]) -> Answer[AuthorizationServer]:
     """Say where a client gets an access token, and with which grant (RFC 8414)."""
     base = call.head.base_url
@@ -251,6 +286,6 @@ async def get_authorization_server(call: Call[None, None]) -> Answer[Authorizati
         grant_types_supported=["client_credentials"],
         response_types_supported=[],
         token_endpoint_auth_methods_supported=["client_secret_basic", "client_secret_post"],
-        service_documentation=f"{base}/documentation",
+        service_documentation=f"{base}/agents.md",
     )
     return Answer(found, headers=own_address_headers(call.app.settings))

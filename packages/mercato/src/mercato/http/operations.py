@@ -319,7 +319,7 @@ class Options(TypedDict, total=False):
     - `checks_head`: refuses a request by its headers, before the body is read.
     - `required_query`: parameters whose absence has its own refusal.
     - `other_media_types`: in which clients that prefer them get the answer.
-    - `also`: other statuses of success.
+    - `also`: other statuses of its answers: 202 and 304 have no body.
     - `reads`: the security schemes that a public operation checks itself.
     - `from_pages`: pages of MERCATO_CORS_ORIGINS may call it; by default, if it is of the Marketfront surface.
     - `names_unknown`: answers name the body's unknown members, which are ignored, in `X-Unknown-Members`.

@@ -35,6 +35,7 @@ TAGS: Final = {
     "Carts": "Optional cart helpers for storefronts. Carts aren't stored: the client keeps them.",
     "Tokens": "Access tokens for marketfront keys (OAuth 2.0 client credentials).",
     "Console": "Links that sign a browser in to the console.",
+    "MCP": "For AI agents: the Model Context Protocol, and how its clients get access.",
     "System": "Health, metrics and documentation. No credentials needed, except for metrics.",
     "Events": "Webhooks that partners receive, signed by Standard Webhooks.",
 }
@@ -207,9 +208,9 @@ def _responses(operation: Operation, shared: dict[str, Any]) -> dict[str, Any]:
         success["content"] = {kind: {"schema": schema_of(operation.returns)} for kind in media_types}
     success["headers"] = _answer_headers(operation)
     responses = {str(operation.status): success}
-    for status in operation.also:
+    for status in _BODILESS.keys() & operation.also:
         responses[str(status)] = {
-            "description": "Not modified.",
+            "description": _BODILESS[status],
             "headers": _answer_headers(operation, bodiless=True),
         }
     by_status: dict[int, list[type[Problem]]] = {}
@@ -226,7 +227,19 @@ def _responses(operation: Operation, shared: dict[str, Any]) -> dict[str, Any]:
             assert shared.setdefault(name, response) == response, name
             response = {"$ref": f"#/components/responses/{name}"}
         responses[str(status)] = response
+    for status in sorted({*operation.also} - _BODILESS.keys()):
+        refusal = responses.get(
+            str(status), {"description": "The same answer.", "headers": {}, "content": {}}
+        )
+        responses[str(status)] = refusal | {
+            "headers": refusal["headers"] | success["headers"],
+            "content": refusal["content"] | success["content"],
+        }
     return responses
+
+
+_BODILESS: Final = {202: "Accepted.", 304: "Not modified."}
+"""Other statuses of success that have no body. Any other has the body of a success."""
 
 
 def _shared_name(operation: Operation, status: int, kinds: list[type[Problem]]) -> str | None:
@@ -244,7 +257,7 @@ def _shared_name(operation: Operation, status: int, kinds: list[type[Problem]]) 
 
 def _refusal_content(operation: Operation) -> dict[str, Any]:
     content = {operation.refusals.media_type: {"schema": schema_of(operation.refusals.shape)}}
-    if operation.refusals is PROBLEM_DETAILS:
+    if operation.refusals.media_type == PROBLEM_DETAILS.media_type:
         content["text/markdown"] = {"schema": schema_of(str)}
     return content
 
@@ -348,6 +361,15 @@ RESPONSE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 }
 
 REQUEST: Final[dict[str, dict[str, Any]]] = {
+    "MCP-Protocol-Version": {
+        "description": "The revision of the protocol. Only `initialize` doesn't need it.",
+        "schema": _TEXT,
+    },
+    "Mcp-Method": {"description": "The body's `method`; needed from 2026-07-28 on.", "schema": _TEXT},
+    "Mcp-Name": {
+        "description": "The tool's name; needed from 2026-07-28 on, for `tools/call`.",
+        "schema": _TEXT,
+    },
     "If-Match": {
         "description": "Strong ETags of the CatalogSet, in any coding, or `*`: 412 if none matches.",
         "schema": _TEXT,
@@ -416,7 +438,7 @@ def _own_headers(operation: Operation, status: int, kinds: Iterable[type[Problem
         "Idempotent-Replayed": "Idempotent-Replayed" in operation.answer_headers and status in _PINNED,
         "X-Unknown-Members": operation.names_unknown and status in NAMED_WITH,
     }
-    if operation.refusals is PROBLEM_DETAILS:
+    if operation.refusals.media_type == PROBLEM_DETAILS.media_type:
         own["Vary"] = True
     else:
         own |= {"Cache-Control": True, "Pragma": True}
@@ -430,7 +452,7 @@ _BUG: Final = errors.InternalError.status
 def _common(operation: Operation, status: int) -> tuple[str, ...]:
     """Return the headers that an answer with this status has, whatever the operation."""
     limits = _LIMITS if operation.rate is not None and status not in _UNCOUNTED else ()
-    cors = _CORS if operation.access is Access.MARKETFRONT else ()
+    cors = _CORS if operation.from_pages else ()
     return ("X-Request-Id", *limits, *cors)
 
 

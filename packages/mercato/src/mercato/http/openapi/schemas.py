@@ -105,6 +105,16 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "body": '{"type":"order.created","timestamp":"2026-03-01T12:00:00.000Z","data":{}}',
         "secrets": ["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"],
     },
+    "McpMessage": {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "example", "version": "1.0"},
+        },
+    },
     "AddCartItemRequest": {"item": _LINE, "storeId": STORE, "catalogSetId": SET},
     "RemoveCartItemRequest": {"cart": _CART, "lineItemId": LINE},
     "UpdateCartItemRequest": {"cart": _CART, "lineItemId": LINE, "quantity": 3},
