@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.agents.agent import Agent
 from tests.agents.test_menus import PIZZA, item_id
+from tests.api.trade import CUSTOMER, trade
 from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, Service
 
@@ -50,6 +51,34 @@ async def test_an_agent_goes_from_a_search_to_an_item(
         (item,) = menu["items"]
         found = await call(client, "get_item", storeId=store["storeId"], item=item["id"])
         assert found["groups"][0]["options"][1]["id"] == item_id(5)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_agent_goes_from_a_search_to_a_cancelled_order(
+    mercato: Service, shop: MerchantServer, mode: str
+):
+    sells = await trade(mercato, shop)
+    shop.answers["cancel"] = {"accepted": True}
+    async with connected(Agent(sells.front), mode) as client:
+        (store,) = (await call(client, "find_stores", query="test store"))["stores"]
+        lines = [{"item": "Tea", "quantity": 2, "choices": [{"group": "Extras", "option": "Milk"}]}]
+        priced = await call(client, "price_cart", storeId=store["storeId"], lines=lines)
+        quote = await call(
+            client,
+            "quote_order",
+            storeId=store["storeId"],
+            lines=lines,
+            fulfillment={"mode": "PICKUP"},
+            customer=CUSTOMER,
+        )
+        assert quote["total"] == priced["amounts"]["total"]
+        placed = await call(client, "place_order", quoteId=quote["quoteId"], total=quote["total"])
+        assert placed["status"] == "placed"
+        order_id = placed["order"]["orderId"]
+        assert (await call(client, "get_order", quoteId=quote["quoteId"]))["order"]["orderId"] == order_id
+        assert [order["orderId"] for order in (await call(client, "list_orders"))["orders"]] == [order_id]
+        cancelled = await call(client, "cancel_order", orderId=order_id, reason="CHANGED_MIND")
+        assert cancelled["order"]["state"] == "cancelled"
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -103,10 +103,11 @@ def render_lines(priced: PricedLines) -> str:
     total = f"{amounts.total} {amounts.currency}, before fees, taxes and tip."
     if any(line.name is UNSET for line in priced.lines):
         return f"{total} {len(priced.lines)} lines."
-    return "\n".join([total, *map(_text_of, priced.lines)])
+    return "\n".join([total, *map(render_line, priced.lines)])
 
 
-def _text_of(line: PricedLine) -> str:
+def render_line(line: PricedLine) -> str:
+    """Return a line as text, with its choices below."""
     choices = "".join(f"\n  {_text_of_choice(choice)}" for choice in line.choices or ())
     return f"- {line.quantity} x {line.name} [{line.item_id}] {line.total}{choices}"
 
@@ -117,15 +118,15 @@ def _text_of_choice(choice: PricedChoice) -> str:
     return f"{choice.group}: {units}{choice.option} {choice.price}{below}"
 
 
-def priced_lines(found: Resolution) -> PricedLines:
-    """Return lines without faults, with as much of each as an answer has room for."""
+def priced_lines(found: Resolution, *, most: int = SMALL) -> PricedLines:
+    """Return lines without faults, with as much of each as an answer of this size has room for."""
     assert found.cart is not None
     assert found.cart.amounts is not UNSET
     whole = PricedLines(lines=list(map(_priced, found.lines)), amounts=found.cart.amounts)
-    if _size(whole, render_lines(whole)) <= SMALL:
+    if _size(whole, render_lines(whole)) <= most:
         return whole
     plain = replace(whole, lines=[replace(line, choices=UNSET) for line in whole.lines])
-    if _size(plain, render_lines(plain)) <= SMALL:
+    if _size(plain, render_lines(plain)) <= most:
         return plain
     least = [replace(line, name=UNSET, choices=UNSET, unit_price=UNSET) for line in whole.lines]
     return replace(whole, lines=least)

@@ -144,14 +144,14 @@ LINES_SIZE: Final = 7_000
 _KINDS: Final = ("fees", "taxes", "promotions", "adjustments", "tip")
 
 
-def amounts_of(amounts: Amounts) -> AmountsSummary:
+def amounts_of(amounts: Amounts, *, most: int = AMOUNTS_SIZE) -> AmountsSummary:
     """Return the amounts of an order or a quote, with as many parts as there is room for."""
     entries = [
         AmountEntry(of=kind, amount=entry.amount, description=plain(entry.description))
         for kind in _KINDS
         for entry in getattr(amounts, f"{kind}_description")
     ]
-    taken, _ = take_within(entries, _text_of_entry, most=AMOUNTS_SIZE)
+    taken, _ = take_within(entries, _text_of_entry, most=most)
     return AmountsSummary(
         currency=amounts.currency,
         sub_total=amounts.sub_total,

@@ -12,6 +12,7 @@ from mercato.agents import (
     merchant_upkeep,
     ordering,
     orders,
+    quoting,
     stores,
 )
 from mercato.agents.tools import Tool, Tools
@@ -22,6 +23,7 @@ MODULES: Final[Iterable[Tools]] = (
     menus.tools,
     items.tools,
     ordering.tools,
+    quoting.tools,
     orders.tools,
     explanations.tools,
     merchant_stores.tools,

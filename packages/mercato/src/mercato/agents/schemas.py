@@ -101,6 +101,8 @@ class _Writer:
             name: schema[name] for name in (_OF_INPUT if self._is_input else _OF_RESULT) if name in schema
         }
         if "enum" in out:
+            # The type's own description: its values say as much.
+            out.pop("description", None)
             out = {"type": "string"} | out
         if "items" in schema:
             out["items"] = self._written(schema["items"])

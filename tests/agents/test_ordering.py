@@ -1,0 +1,260 @@
+"""Quote, place, read, list and cancel: an agent's whole order, by name, within the bounds of its answers."""
+
+import asyncio
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.agents.agent import META, REVISIONS, Agent
+from tests.api.agent_keys import assistant
+from tests.api.trade import ADDRESS, CUSTOMER, Trade, trade
+from tests.catalog.documents import TEA, cafe
+from tests.console.browser import Browser
+from tests.databases import only_sqlite
+from tests.service import MerchantServer, Service
+
+from mercato.agents.protocol import MODERN
+from mercato.agents.tools import SMALL
+from mercato.features.partners.model import PartnerKind
+
+TEAS = [
+    {
+        "item": "tea",
+        "quantity": 2,
+        "choices": [{"group": "Extras", "option": "Milk"}, {"group": "Extras", "option": "Lemon"}],
+        "note": "no sugar",
+    }
+]
+"""Two teas with milk and lemon: 5.80."""
+
+PICKUP = {"mode": "PICKUP"}
+
+
+@pytest.fixture
+async def sells(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
+
+
+@pytest.fixture
+def buyer(sells: Trade) -> Agent:
+    """An agent with the storefront's own key."""
+    return Agent(sells.front)
+
+
+def order_of(sells: Trade, **members: Any) -> dict[str, Any]:
+    return {
+        "storeId": sells.store["storeId"],
+        "lines": TEAS,
+        "fulfillment": PICKUP,
+        "customer": CUSTOMER,
+    } | members
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_an_agent_goes_from_find_stores_to_a_cancelled_order(
+    buyer: Agent, sells: Trade, shop: MerchantServer, revision: str
+):
+    buyer.revision = revision
+    shop.answers["cancel"] = {"accepted": True}
+    found = await buyer.call("find_stores", query="test store")
+    store_id = found["stores"][0]["storeId"]
+    quote = await buyer.call(
+        "quote_order", **order_of(sells, storeId=store_id, tip="1.00", note="Ring twice")
+    )
+    assert (quote["total"], quote["currency"]) == ("6.80", "USD")
+    assert quote["amounts"]["tip"] == "1.00"
+    (line,) = quote["lines"]
+    assert (line["name"], line["total"], line["faults"]) == ("Tea", "5.80", [])
+    placed = await buyer.call("place_order", quoteId=quote["quoteId"], total="6.80")
+    assert (placed["status"], placed["total"]) == ("placed", "6.80")
+    assert "Test Store accepted the order A-1" in placed["sentence"]
+    assert placed["order"]["lines"] == [
+        {
+            "itemId": TEA,
+            "name": "Tea",
+            "quantity": 2,
+            "total": "5.80",
+            "choices": "Extras: Milk; Extras: Lemon",
+            "note": "no sugar",
+        }
+    ]
+    by_order = await buyer.call("get_order", orderId=placed["order"]["orderId"])
+    by_quote = await buyer.call("get_order", quoteId=quote["quoteId"])
+    assert by_quote == by_order | {"quoteId": quote["quoteId"]}
+    assert by_order["sentence"].startswith("Accepted just now by Test Store")
+    listed = await buyer.call("list_orders", state="open")
+    assert [order["orderId"] for order in listed["orders"]] == [placed["order"]["orderId"]]
+    cancelled = await buyer.call("cancel_order", orderId=placed["order"]["orderId"], reason="CHANGED_MIND")
+    assert cancelled["order"]["state"] == "cancelled"
+    again = await buyer.call("cancel_order", orderId=placed["order"]["orderId"], reason="CHANGED_MIND")
+    assert again == cancelled
+    # The first answer of the placement stays.
+    assert await buyer.call("place_order", quoteId=quote["quoteId"], total="6.80") == placed
+
+
+async def test_twenty_calls_at_once_place_one_order_and_get_the_same_answer(buyer: Agent, sells: Trade):
+    quote = await buyer.call("quote_order", **order_of(sells))
+    answers = await asyncio.gather(
+        *(buyer.result("place_order", quoteId=quote["quoteId"], total="5.80") for _ in range(20))
+    )
+    assert {answer["isError"] for answer in answers} == {False}
+    assert len({json.dumps(answer, sort_keys=True) for answer in answers}) == 1
+    assert len((await buyer.call("list_orders"))["orders"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("members", "code", "pointer"),
+    [
+        ({"lines": [{"item": "tee", "quantity": 1}]}, "ITEM_UNAVAILABLE", None),
+        ({"tip": "-1.00"}, "VALIDATION_FAILED", "/tip"),
+        ({"tip": "1.001"}, "VALIDATION_FAILED", "/tip"),
+        ({"scheduledTime": "2001-01-01T00:00:00Z"}, "VALIDATION_FAILED", "/scheduledTime"),
+        ({"note": "n" * 501}, "VALIDATION_FAILED", "/note"),
+        ({"customer": CUSTOMER | {"email": "e" * 256}}, "VALIDATION_FAILED", "/customer/email"),
+        (
+            {"fulfillment": {"mode": "DELIVERY_BY_MERCHANT", "address": {"address1": "1 Main St"}}},
+            "ADDRESS_INVALID",
+            "/fulfillment/address/city",
+        ),
+        ({"fulfillment": {"mode": "TELEPORT"}}, "VALIDATION_FAILED", "/fulfillment/mode"),
+        ({"lines": []}, "VALIDATION_FAILED", "/lines"),
+        ({"storeId": str(uuid4())}, "STORE_NOT_FOUND", None),
+        ({"surprise": 1}, "VALIDATION_FAILED", "/surprise"),
+    ],
+)
+async def test_a_fault_names_the_argument_and_nothing_is_kept(
+    buyer: Agent, sells: Trade, members: dict[str, Any], code: str, pointer: str | None
+):
+    refused = await buyer.refusal("quote_order", **order_of(sells, **members))
+    assert refused["errorCode"] == code, refused
+    if pointer is not None:
+        assert pointer in [error["pointer"] for error in refused["errors"]], refused
+
+
+async def test_a_delivery_is_quoted_with_its_address(buyer: Agent, sells: Trade, shop: MerchantServer):
+    fulfillment = {"mode": "DELIVERY_BY_MERCHANT", "address": ADDRESS, "instructions": "Ring twice"}
+    await buyer.call("quote_order", **order_of(sells, fulfillment=fulfillment))
+    path, _, body = await shop.webhook()
+    while not path.endswith("/validate"):
+        path, _, body = await shop.webhook()
+    sent = json.loads(body)["data"]["order"]["fulfillment"]
+    assert (sent["deliveryType"], sent["scheduleType"]) == ("DOOR_TO_DOOR", "ASAP")
+    assert sent["address"]["address1"] == ADDRESS["address1"]
+
+
+@only_sqlite
+async def test_refusals_of_a_placement_say_what_to_do(buyer: Agent, sells: Trade):
+    quote = await buyer.call("quote_order", **order_of(sells))
+    other = Agent((await sells.mercato.partner(PartnerKind.MARKETFRONT))[1])
+    cases: list[tuple[Agent, dict[str, Any], str, str]] = [
+        (buyer, {"total": "5.79"}, "ORDER_TOTAL_DIFFERENT", "5.80 USD"),
+        (other, {"total": "5.80"}, "QUOTE_NOT_FOUND", "Quote the order again"),
+        (buyer, {"total": "5.80", "payment": 1}, "INVALID_REQUEST", "payment"),
+    ]
+    for agent, arguments, code, said in cases:
+        refused = await agent.refusal("place_order", quoteId=quote["quoteId"], **arguments)
+        assert refused["errorCode"] == code
+        assert said in refused["detail"]
+    assert (await other.refusal("get_order", quoteId=quote["quoteId"]))["errorCode"] == "QUOTE_NOT_FOUND"
+    for arguments in ({}, {"quoteId": quote["quoteId"], "orderId": quote["quoteId"]}):
+        assert (await buyer.refusal("get_order", **arguments))["errorCode"] == "INVALID_REQUEST"
+    assert (await buyer.call("get_order", quoteId=quote["quoteId"]))["status"] == "quoted"
+
+
+async def test_an_approval_is_asked_for_as_a_result_and_then_given(sells: Trade, mercato: Service):
+    lunch = await assistant(sells, {"name": "Lunch", "approval": "always"})
+    agent = Agent(lunch.client)
+    quote = await agent.call("quote_order", **order_of(sells))
+    assert [warning["code"] for warning in quote["warnings"]] == ["APPROVAL_REQUIRED"]
+    asked = await agent.call("place_order", quoteId=quote["quoteId"], total="5.80")
+    assert asked["status"] == "approval_required"
+    assert asked["approvalUrl"].startswith(mercato.base + "/approve/")
+    assert asked == await agent.call("place_order", quoteId=quote["quoteId"], total="5.80")
+    pending = await agent.call("get_order", quoteId=quote["quoteId"])
+    assert (pending["status"], pending["approvalUrl"]) == ("pending_approval", asked["approvalUrl"])
+    # The storefront's own key reads what became of it, but doesn't get the address.
+    others = await Agent(sells.front).call("get_order", quoteId=quote["quoteId"])
+    assert (others["status"], "approvalUrl" in others) == ("pending_approval", False)
+    browser = Browser(mercato.base, mercato.session)
+    await browser.press(await browser.open(asked["approvalUrl"]), "Place order")
+    placed = await agent.call("place_order", quoteId=quote["quoteId"], total="5.80")
+    assert placed["status"] == "placed"
+    assert (await agent.call("get_order", quoteId=quote["quoteId"]))["status"] == "placed"
+
+
+async def test_declined_and_expired_quotes_are_told(sells: Trade, mercato: Service):
+    agent = Agent((await assistant(sells, {"name": "Lunch", "approval": "always"})).client)
+    quote = await agent.call("quote_order", **order_of(sells))
+    asked = await agent.call("place_order", quoteId=quote["quoteId"], total="5.80")
+    browser = Browser(mercato.base, mercato.session)
+    await browser.press(await browser.open(asked["approvalUrl"]), "Decline")
+    assert (await agent.call("get_order", quoteId=quote["quoteId"]))["status"] == "declined"
+    refused = await agent.refusal("place_order", quoteId=quote["quoteId"], total="5.80")
+    assert refused["errorCode"] == "QUOTE_DECLINED"
+
+
+async def test_a_client_that_shows_urls_gets_the_address_once_as_an_elicitation(sells: Trade):
+    agent = Agent((await assistant(sells, {"name": "Lunch", "approval": "always"})).client)
+    assert agent.revision == MODERN
+    quote = await agent.call("quote_order", **order_of(sells))
+    meta = META | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}}}
+    call = {
+        "name": "place_order",
+        "arguments": {"quoteId": quote["quoteId"], "total": "5.80"},
+        "_meta": meta,
+    }
+    asked = await agent.ask("tools/call", call)
+    assert asked["resultType"] == "input_required"
+    ((name, wanted),) = asked["inputRequests"].items()
+    assert (wanted["method"], wanted["params"]["mode"]) == ("elicitation/create", "url")
+    assert "/approve/" in wanted["params"]["url"]
+    # Who has agreed to open it hasn't decided yet: the answer is a result.
+    again = await agent.ask("tools/call", call | {"inputResponses": {name: {"action": "accept"}}})
+    assert again["structuredContent"]["status"] == "approval_required"
+
+
+@only_sqlite
+async def test_answers_about_the_largest_order_are_within_the_bound(
+    buyer: Agent, sells: Trade, shop: MerchantServer
+):
+    menu = cafe()
+    menu["items"][TEA]["name"] = "T" * 200
+    assert (await sells.mercato.run(sells.pos, sells.store["storeId"], shop.host(menu)))[
+        "status"
+    ] == "succeeded"
+    shop.answers["validate"] = {
+        "isValid": True,
+        "amounts": {
+            "fees": "1.00",
+            "feesDescription": [{"amount": "0.01", "description": "f" * 255} for _ in range(100)],
+        },
+    }
+    lines = [{"item": TEA, "quantity": 1, "note": f"{n} " + "n" * 490} for n in range(100)]
+    result = await buyer.result("quote_order", **order_of(sells, lines=lines))
+    assert not result["isError"], result
+    assert len(json.dumps(result)) <= SMALL
+    quote = result["structuredContent"]
+    assert len(quote["lines"]) == 100
+    for tool, arguments in [
+        ("place_order", {"quoteId": quote["quoteId"], "total": quote["total"]}),
+        ("get_order", {"quoteId": quote["quoteId"]}),
+        ("list_orders", {}),
+    ]:
+        result = await buyer.result(tool, **arguments)
+        assert not result["isError"], result
+        assert len(json.dumps(result)) <= SMALL, tool
+
+
+@only_sqlite
+async def test_orders_are_listed_in_pages(buyer: Agent, sells: Trade):
+    made = [(await sells.placed())["orderId"] for _ in range(5)]
+    seen: list[str] = []
+    cursor: dict[str, Any] = {}
+    for _ in range(3):
+        page = await buyer.call("list_orders", limit=2, **cursor)
+        seen += [order["orderId"] for order in page["orders"]]
+        cursor = {"cursor": page["nextCursor"]}
+    assert seen == made[::-1]
+    assert cursor == {"cursor": None}
+    assert (await buyer.refusal("list_orders", cursor="x"))["errorCode"] == "INVALID_CURSOR"
