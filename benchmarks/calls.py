@@ -1,8 +1,8 @@
 """Count the Python calls that a warm request makes between its arrival and its answer.
 
-`python -m benchmarks.calls [--names]`: functions of `mercato` alone, on SQLite, in this process. A coroutine that
-resumes counts again, as Python's profiler reports it. The smallest of several requests is shown, because background
-work beside a request counts, too; `--names` lists what was called.
+`python -m benchmarks.calls [--names]`: functions of Mercato's distributions alone, on SQLite, in this process. A
+coroutine that resumes counts again, as Python's profiler reports it. The smallest of several requests is shown, because
+background work beside a request counts, too; `--names` lists what was called.
 """
 
 import asyncio
@@ -33,7 +33,8 @@ from mercato.platform.db.url import database_url
 from mercato.platform.telemetry import configure_logs
 from mercato.settings import load
 
-ROOT = str(Path(mercato.__file__).parent)
+ROOT = str(Path(mercato.__file__).parents[3])
+"""The folder of all distributions, as they are in the repository."""
 REQUESTS = 60
 
 Calls = Counter[CodeType]

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -130,6 +130,13 @@ _IN_PARTS: Final = _patterns(r"\w", f"[^\\W\\d_{_WITH_SIGNS}]", f"[^\\W_{_WITH_S
 _IN_PARTS_ASCII: Final = _patterns("a-z0-9_", "[a-z]", "[a-z0-9]")
 """They take half the time."""
 
+_KINDS: Final = bytes(
+    ord("a" if chr(byte).isalpha() else "0" if chr(byte).isdigit() or byte == ord("_") else " ")
+    for byte in range(128)
+) + bytes(128)
+_INITIALS: Final = b" a a "
+"""Two single letters in a row: `a` is a letter, `0` any other character of a word."""
+
 _FIRST_ACCENT: Final = 10
 """Lower combining classes aren't accents: they make another letter, as in Kana and in the scripts of India."""
 
@@ -169,6 +176,9 @@ def _split_normalized(plain: str) -> list[Piece]:
 
 def _names_in_parts(plain: str) -> Iterator[tuple[str, str]]:
     """Yield the names of a normalized text that are written in parts, each with the text before it; last the rest."""
+    if not _may_have_parts(plain):
+        yield plain, ""
+        return
     initials, joined = _IN_PARTS_ASCII if plain.isascii() else _IN_PARTS
     text = f" {plain}"
     found = [(match.start(), match[0][1:]) for names in (joined, initials) for match in names.finditer(text)]
@@ -180,6 +190,14 @@ def _names_in_parts(plain: str) -> Iterator[tuple[str, str]]:
             yield plain[at:start], name
             at = start + len(name)
     yield plain[at:], ""
+
+
+def _may_have_parts(plain: str) -> bool:
+    """Tell, in a tenth of the time that it takes to find them, whether there may be names in parts."""
+    if not plain.isascii() or "." in plain or "-" in plain or _APOSTROPHE in plain:
+        return True
+    # Without those marks a name in parts is initials with blanks between, `t g i`.
+    return _INITIALS in f" {plain} ".encode().translate(_KINDS)
 
 
 def _parts_of(name: str) -> list[str]:
@@ -203,8 +221,9 @@ def _added_words(name: str) -> Iterator[str]:
 def words_of(texts: Sequence[str]) -> list[str]:
     """Return the distinct words to index, in order of first appearance, within the limits."""
     found = dict.fromkeys(chain.from_iterable(_split_batches(texts)))
-    if len(found) <= MAX_WORDS and max(map(len, found), default=0) <= MAX_LETTERS:
-        joined = b" ".join(found)
+    first = list(islice(found, MAX_WORDS))
+    if max(map(len, first), default=0) <= MAX_LETTERS:
+        joined = b" ".join(first)
         if len(joined) < MAX_BYTES:
             return joined.decode().split(" ") if joined else []
     return _limit(dict.fromkeys(word.decode()[:MAX_LETTERS] for word in found))

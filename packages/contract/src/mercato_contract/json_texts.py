@@ -18,7 +18,6 @@ MAX_REPAIRED: Final = 1000
 """Places of one text that are repaired; with more of them it isn't a text that was cut."""
 
 _EVERY: Final = bytes(range(256))
-_NOT_OPENING: Final = bytes(_EVERY.translate(None, b"[{"))
 _NOT_BRACKETS: Final = bytes(_EVERY.translate(None, b"[]{}"))
 _NOT_MARKS: Final = bytes(_EVERY.translate(None, b'[]{}"'))
 _ALIKE: Final = bytes.maketrans(b"{}", b"[]")
@@ -50,13 +49,13 @@ _BEYOND: Final = b"1e999"
 
 def is_too_deep(text: bytes) -> bool:
     """Return whether the text is nested more than MAX_DEPTH levels deep. It needs no stack, and may be malformed."""
-    # Most texts have fewer brackets than levels are allowed.
-    if len(text.translate(None, _NOT_OPENING)) <= MAX_DEPTH or text.lstrip()[:1] not in (b"{", b"["):
-        return False
     marks = text
     if b"\\" in text:
         marks = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = marks.translate(None, _NOT_MARKS).replace(b'""', b"")
+    # Most texts have fewer brackets than levels are allowed.
+    if len(marks) <= MAX_DEPTH or text.lstrip()[:1] not in (b"{", b"["):
+        return False
     if b'"' in marks:  # a string has brackets
         marks = _STRING.sub(b"", text).translate(None, _NOT_BRACKETS)
     brackets = marks.translate(_ALIKE)

@@ -289,8 +289,9 @@ def warn_nameless(source: Source, findings: Findings) -> None:
     """Warn of entities without a name."""
     for table in source.tables:
         names = table.names()
-        # Nearly every name begins with a character of ASCII that is seen, and is compared faster than searched.
-        unseen = {name for name in set(names) if not "!" <= name < "\x7f" and is_blank(name)}
+        # Nearly every name begins with a character of ASCII that is seen: a few first characters tell.
+        hidden = {first for first in {name[:1] for name in names} if not "!" <= first <= "~"}
+        unseen = {name for name in names if name[:1] in hidden and is_blank(name)} if hidden else None
         if not unseen:
             continue
         for key in [key for key, name in zip(table.members, names, strict=True) if name in unseen]:

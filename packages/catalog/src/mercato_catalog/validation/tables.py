@@ -78,8 +78,9 @@ class _Reader(Struct, Generic[R], frozen=True):
     def _add_own_ids(self, entities: dict[str, Members], names: set[str]) -> None:
         """Add its key as the id to every entity that lacks one."""
         own_id = self.schema.own_id
+        is_used = own_id in names
         for key, members in entities.items():
-            if own_id not in names or members.get(own_id) is None:
+            if not is_used or members.get(own_id) is None:
                 members[own_id] = key
 
     def _objects(self, values: dict[str, Any]) -> dict[str, Members]:

@@ -7,7 +7,8 @@ Two requests are the same if they mean the same: an absent member is a null one,
 of what the request means, and the one of the request as it was sent, which the previous release compares.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -46,10 +47,6 @@ WAIT_SECONDS: Final = 2
 
 _FREE: Final = b""
 """The request of a key that is free again. Its row stays, so that the numbers of its claims stay unique."""
-
-_DECIMALS: Final = frozenset({"amount", "tip", "total"})
-_INSTANTS: Final = frozenset({"scheduledTime"})
-"""Members of the requests that are compared by value. A test compares both with the wire types."""
 
 _COLUMNS: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in keys.c}
 _INSERT: Final[dict[str, Any]] = {
@@ -169,23 +166,35 @@ def meaning_of(request: Wire) -> bytes:
     A member that is absent, null or empty is left out, as is an object without members; decimals and instants are
     written in one way. A required member is never absent, so that an empty one stays different from all others.
     """
-    return msgspec.json.encode(_canonical("", msgspec.to_builtins(request)), order="sorted")
+    # A hook of the decoder is called once for each object, innermost first.
+    return msgspec.json.encode(json.loads(as_json(request), object_hook=_canonical), order="sorted")
 
 
-def _canonical(name: str, value: Any) -> Any:
-    match value:
-        case dict():
-            members = ((name, _canonical(name, member)) for name, member in value.items())
-            return {name: member for name, member in members if member not in (None, "", [], {})}
-        case list():
-            return [_canonical(name, entry) for entry in value]
-        case str() if name in _DECIMALS:
-            return canonical_decimal(value)
-        case str() if name in _INSTANTS:
-            at = parse_instant(value)
-            return value if at is None else rfc3339(at)
-        case _:
-            return value
+def _canonical(members: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of an object in the one form of what they mean; objects in them are in theirs."""
+    kept: dict[str, Any] = {}
+    for name, value in members.items():
+        form = _FORMS.get(name)
+        member = value if form is None or not isinstance(value, str) else form(value)
+        if member not in _NOTHING:
+            kept[name] = member
+    return kept
+
+
+def _canonical_instant(text: str) -> str:
+    at = parse_instant(text)
+    return text if at is None else rfc3339(at)
+
+
+_DECIMALS: Final = frozenset({"amount", "tip", "total"})
+_INSTANTS: Final = frozenset({"scheduledTime"})
+"""Members of the requests that are compared by value. A test compares both with the wire types."""
+
+_FORMS: Final[dict[str, Callable[[str], str]]] = {
+    **dict.fromkeys(_DECIMALS, canonical_decimal),
+    **dict.fromkeys(_INSTANTS, _canonical_instant),
+}
+_NOTHING: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
 class Claim(Struct, frozen=True, kw_only=True):
