@@ -48,7 +48,7 @@ from mercato_contract.pages import cursor_of
 from mercato_contract.placements import Amounts, OrderLine, PickupFulfillment
 from mercato_contract.refusals import InvalidRequest
 from mercato_contract.stores import FulfillmentMode, OrderHandling
-from mercato_contract.wire import Wire, rfc3339
+from mercato_contract.wire import Wire, redacted, rfc3339
 
 tools: Final = Tools(Surface.MARKETFRONT)
 
@@ -288,6 +288,7 @@ def render_answer(answer: OrderAnswer) -> str:
     return "\n".join(lines)
 
 
+@redacted("payment")
 class PlaceOrder(Wire, kw_only=True):
     """The arguments of place_order."""
 

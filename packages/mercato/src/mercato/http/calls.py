@@ -17,11 +17,12 @@ from mercato.http.head import Head
 from mercato.http.operations import Answer, BodyForm, Call, Operation, Rate
 from mercato.platform.errors import PayloadTooLarge, RateLimited
 from mercato.services import Services
-from mercato_contract.wire import as_json
+from mercato_contract.wire import as_json, redacted
 
 _NONE: Final[Mapping[str, Any]] = {}
 
 
+@redacted("body")
 class Performed(Struct, frozen=True):
     """The status and the body of an operation's answer. The status may be that of a refusal which was stored."""
 
