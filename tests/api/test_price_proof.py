@@ -157,3 +157,30 @@ async def test_an_order_of_another_set_and_documents_that_are_neither_exit_with_
     assert "a document without catalogSetId" in capsys.readouterr().err
     assert cli.run(["price", "verify", "-", "-"]) == 2
     assert "one document" in capsys.readouterr().err
+
+
+async def test_what_a_store_charges_is_recomputed_from_the_store(
+    mercato: Service, shop: MerchantServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    trading = await trade(mercato, shop, webhook=False)
+    path = f"/v1/commerce/stores/{trading.store['storeId']}"
+    charges = [
+        {"kind": "fee", "name": "Service", "rate": "10"},
+        {"kind": "tax", "name": "Sales tax", "rate": "8.875", "appliesTo": "all"},
+        {"kind": "tax", "name": "VAT", "rate": "7", "included": True},
+    ]
+    store = (await trading.pos.call("PUT", path, {"charges": charges})).json()
+    order = await trading.placed()
+    paths = await exported(trading, tmp_path, order, capsys)
+    own = tmp_path / "store.json"
+    own.write_text(json.dumps(store))
+    assert cli.run(["price", "verify", *paths, str(own)]) == 0
+    capsys.readouterr()
+    store["charges"][1]["rate"] = "8.5"
+    own.write_text(json.dumps(store))
+    assert cli.run(["price", "verify", *paths, str(own)]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "/amounts/taxesDescription/0: The order has 0.57 (Sales tax)" in said
+    assert "the store's charges give 0.54 (Sales tax)" in said
+    own.write_text("[]")
+    assert cli.run(["price", "verify", *paths, str(own)]) == 2

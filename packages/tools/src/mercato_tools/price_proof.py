@@ -1,6 +1,7 @@
 """The proof of an order's price: its amounts are those that its CatalogSet and its own entries give. Pure."""
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Annotated
 from uuid import UUID
 
@@ -8,7 +9,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mercato_catalog.carts.lines import check_bounds
 from mercato_catalog.carts.pricing import Priced, price
+from mercato_catalog.charges import apply_charges
 from mercato_catalog.model import CompiledCatalog
+from mercato_contract.amounts import Sums, wire
 from mercato_contract.carts import (
     MAX_LINES,
     CartAmounts,
@@ -26,6 +29,8 @@ from mercato_contract.money import (
 )
 from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType, OrderAmounts
 from mercato_contract.placements import AmountDetail, Amounts
+from mercato_contract.refusals import ValidationFailed
+from mercato_contract.stores import Charge, FulfillmentMode
 from mercato_contract.wire import MAX_ENTRIES, Wire
 
 
@@ -62,11 +67,18 @@ class ProofAdjustment(Wire):
     amount: str
 
 
+class ProofFulfillment(Wire):
+    """How the order is handed over: a charge may be for one mode alone."""
+
+    mode: FulfillmentMode
+
+
 class ProofOrder(Wire):
     """An order of either surface, or of a webhook. Only what its price depends on is read."""
 
     cart: ProofCart
     amounts: OrderAmounts
+    fulfillment: ProofFulfillment | UnsetType = UNSET
     adjustments: Annotated[tuple[ProofAdjustment, ...], Meta(max_length=MAX_ADJUSTMENTS)] = ()
 
 
@@ -89,8 +101,12 @@ class PriceProof(Wire):
     differences: tuple[PriceDifference, ...]
 
 
-def verify_prices(order: ProofOrder, catalog: CompiledCatalog) -> PriceProof:
+def verify_prices(
+    order: ProofOrder, catalog: CompiledCatalog, charges: Sequence[Charge] | None = None
+) -> PriceProof:
     """Compare every amount of the order with the one that the catalog and the order's own entries give.
+
+    With `charges`, the taxes and fees that the order's store had when it was placed, these are recomputed, too.
 
     Fees, taxes, promotions, adjustments and tip are the store's and the customer's: their entries are summed, not
     recomputed. So are the adjustments after the order was placed. What is summed is what was recomputed before, so that
@@ -106,6 +122,7 @@ def verify_prices(order: ProofOrder, catalog: CompiledCatalog) -> PriceProof:
     differences = (
         *_cart_differences(order, priced, sub_total),
         *_amount_differences(order.amounts, catalog.currency, total),
+        *_charge_differences(order, priced.total, catalog, charges),
         *_adjustment_differences(order, total),
     )
     return PriceProof(
@@ -199,6 +216,26 @@ def _amount_differences(amounts: Amounts, currency: str, total: int) -> Iterator
     yield from _compare("/amounts/total", amounts.total, to_text(total, amounts.currency))
 
 
+def _charge_differences(
+    order: ProofOrder, sub_total: int | None, catalog: CompiledCatalog, charges: Sequence[Charge] | None
+) -> Iterator[PriceDifference]:
+    """Compare fees and taxes with those that the store's charges make of the recomputed subTotal."""
+    if charges is None or sub_total is None:
+        return
+    if order.fulfillment is UNSET:
+        raise ValidationFailed.at("/fulfillment", "The order has no fulfillment, on which charges depend.")
+    sums = Sums(currency=catalog.currency, scale=catalog.scale, sub_total=sub_total)
+    charged = wire(apply_charges(sums, charges, mode=order.fulfillment.mode))
+    for name in ("fees", "taxes"):
+        entries = getattr(order.amounts, f"{name}_description"), getattr(charged, f"{name}_description")
+        for index, (stored, found) in enumerate(zip_longest(*entries)):
+            yield from _compare(f"/amounts/{name}Description/{index}", _entry(stored), _entry(found))
+
+
+def _entry(entry: AmountDetail | None) -> str | None:
+    return None if entry is None else f"{entry.amount} ({entry.description})"
+
+
 def _adjustment_differences(order: ProofOrder, total: int) -> Iterator[PriceDifference]:
     """Compare what the order costs now with its total and the sum of its adjustments."""
     currency = order.amounts.currency
@@ -215,5 +252,6 @@ def _adjustment_differences(order: ProofOrder, total: int) -> Iterator[PriceDiff
 def _compare(path: str, order: str | None, recomputed: str | None) -> Iterator[PriceDifference]:
     if order != recomputed:
         has = "no amount" if order is None else order
-        message = f"The order has {has}, the CatalogSet gives {recomputed or 'no amount'}."
+        by = "store's charges give" if "Description/" in path else "CatalogSet gives"
+        message = f"The order has {has}, the {by} {recomputed or 'no amount'}."
         yield PriceDifference(path=path, order=order, recomputed=recomputed, message=message)

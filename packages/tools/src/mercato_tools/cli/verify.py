@@ -14,6 +14,7 @@ from mercato_contract.decoding import Decoder
 from mercato_contract.decoding.checks import uri_fault
 from mercato_contract.money import MoneyError
 from mercato_contract.refusals import Problem
+from mercato_contract.stores import Charge
 from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire
 from mercato_outbound.guard import AddressPolicy
@@ -97,21 +98,32 @@ class _CatalogSet(Wire):
 
 
 _decode_order: Final = Decoder(ProofOrder)
+
+
+class _Store(Wire):
+    """A store as its merchant reads it; what isn't read here may be anything."""
+
+    charges: list[Charge]
+
+
 _decode_set: Final = Decoder(_CatalogSet)
+_decode_store: Final = Decoder(_Store)
 
 
 @price.command
-def verify(order: Source, catalog_set: Source, /, *, json: Json = False) -> int:
+def verify(order: Source, catalog_set: Source, store: Source | None = None, /, *, json: Json = False) -> int:
     """Recompute an order from the CatalogSet that it was placed from, without a server, and show what differs.
 
     ORDER is the JSON of an order as either API returns it, or as a webhook carries it. CATALOGSET is the JSON of
     the set that `cart.catalogSetId` names: sets never change, so anybody who kept both can repeat the computation.
+    STORE is the JSON of the order's store as its merchant read it then: with it, the taxes and fees that its `charges`
+    give are recomputed, too.
 
     Exit code 0: equal; 1: different; 2: a document can't be read, or the order is of another set.
     """
-    if order == catalog_set == "-":
+    if [order, catalog_set, store].count("-") > 1:
         raise UnusableError("Standard input holds one document. Name a file for the other one.")
-    proof = _verify(order, catalog_set)
+    proof = _verify(order, catalog_set, store)
     if json:
         print_json(proof)
     else:
@@ -119,7 +131,7 @@ def verify(order: Source, catalog_set: Source, /, *, json: Json = False) -> int:
     return 0 if proof.equal else FAILED
 
 
-def _verify(order: str, catalog_set: str) -> PriceProof:
+def _verify(order: str, catalog_set: str, store: str | None) -> PriceProof:
     bounds = settings()
     try:
         placed = _decode_order(read_file(order, max_bytes=MiB))
@@ -136,9 +148,18 @@ def _verify(order: str, catalog_set: str) -> PriceProof:
             f"{set_id or 'a document without catalogSetId'}. Get the set that the order names."
         )
     try:
-        return verify_prices(placed, unpack(built.compiled))
+        return verify_prices(placed, unpack(built.compiled), _charges(store))
     except (Problem, MoneyError) as error:
         raise UnusableError(f"{order} can't be recomputed: {error}") from None
+
+
+def _charges(store: str | None) -> list[Charge] | None:
+    if store is None:
+        return None
+    try:
+        return _decode_store(read_file(store, max_bytes=MiB)).charges
+    except Problem as problem:
+        raise UnusableError(f"{store} isn't a store as its merchant reads it: {problem.detail}") from None
 
 
 def _print_proof(proof: PriceProof) -> None:
