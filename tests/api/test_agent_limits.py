@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
 from tests.api.agent_keys import AGENTS, assistant, spent_today
 from tests.api.test_order_races import until_settled
 from tests.api.test_order_waiting import is_silent
@@ -277,6 +278,16 @@ async def test_an_order_cancelled_on_another_day_gives_back_to_the_day_that_it_t
         assert await spent_today(here, agent) == {"USD": SIX}
         time.ahead = timedelta()
         assert await spent_today(here, agent) == {"USD": "0.00"}
+
+
+async def test_an_order_of_the_storefronts_own_key_costs_no_statement_about_agents(here: Trade):
+    """Neither to place nor to cancel nor to refuse it: the table needn't even be there."""
+    async with here.mercato.app.db.write() as tx:
+        await tx.execute(text("DROP TABLE agent_spending"))
+    placed = await here.placed()
+    assert (await here.update(placed, state="cancelled", cancelReason="CLOSED")).status == 200
+    here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "OTHER", "message": "No."}]}
+    assert (await here.place(here.order())).status == 400
 
 
 async def test_lists_name_what_each_agent_spent(here: Trade):

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from tests.api.agent_keys import assistant
 from tests.api.trade import Trade, tea, trade
 from tests.browser.accessibility import violations, widest
 from tests.catalog.documents import cafe
@@ -73,6 +74,10 @@ async def story(mercato: Service, shop: MerchantServer) -> Story:
     cancelled = await happened.placed()
     await happened.update(cancelled, state="cancelled", cancelReason=LONG[:255])
     await happened.placed()
+    # An agent's name has at most 100 characters.
+    agent = await assistant(happened, name=PARTNER[:100], maximumOrder="6.00")
+    assert (await happened.place(happened.order(), front=agent.client)).status == 201
+    assert (await happened.place(happened.order(tea(quantity=9)), front=agent.client)).status == 403
     shop.answers["place"] = {"accepted": False, "errors": [{"code": LONG, "message": LONG}]}
     await happened.place(happened.order())
     shop.answers["validate"] = {"isValid": False, "errors": [{"code": "OTHER", "message": LONG}]}

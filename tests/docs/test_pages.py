@@ -43,6 +43,7 @@ PAGES = (
     "find-stores.md",
     "price-a-cart.md",
     "place-an-order.md",
+    "limit-an-agent.md",
     "follow-an-order.md",
     "read-events.md",
     "take-orders.md",

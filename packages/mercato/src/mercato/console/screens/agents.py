@@ -147,7 +147,7 @@ def _amount(minor: int | None, currency: str | None) -> str:
 
 
 def _approval(agent: Agent) -> str:
-    words = RULES[agent.approval.value]
-    return (
-        words if agent.approval_above is None else f"{words} {_amount(agent.approval_above, agent.currency)}"
-    )
+    """Return the rule in a word, or with its amount."""
+    if agent.approval_above is None:
+        return agent.approval.value
+    return f"{agent.approval.value} {_amount(agent.approval_above, agent.currency)}"
