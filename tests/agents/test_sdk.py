@@ -1,8 +1,10 @@
 """The official client of the Model Context Protocol for Python, in both eras."""
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,3 +90,19 @@ async def test_a_refusal_is_a_result_that_the_client_reads(agent: Agent, mode: s
         assert result.is_error
         assert result.structured_content["errorCode"] == "STORE_NOT_FOUND"
         assert result.content[0].text.startswith("STORE_NOT_FOUND: ")
+
+
+async def test_the_client_speaks_stdio_through_the_bridge(
+    mercato: Service, shop: MerchantServer, pos: Client, agent: Agent
+):
+    mcp = pytest.importorskip("mcp.client")
+    stdio = pytest.importorskip("mcp.client.stdio")
+    await mercato.live(pos, shop.host(PIZZA))
+    program = stdio.StdioServerParameters(
+        command=str(Path(sys.executable).with_name("mercato")),
+        args=["mcp", "--url", mercato.base],
+        env={"MERCATO_KEY": agent.client.key},
+    )
+    async with mcp.Client(program) as client:
+        (store,) = (await call(client, "find_stores", query="pizza"))["stores"]
+        assert store["isOpen"] is True

@@ -44,6 +44,7 @@ READS = {
     ("job", "list"),
     ("key", "list"),
     ("listen",),
+    ("mcp",),
     ("notification", "list"),
     ("order", "list"),
     ("order", "show"),
