@@ -331,23 +331,32 @@ def read_cursor(text: str | None) -> UUID | None:
     return last
 
 
-def page_of(rows: Sequence[T], limit: int, id_of: Callable[[T], UUID]) -> tuple[Sequence[T], str | None]:
-    """Return the page and its `nextCursor`, from the rows of a query with `limit + 1`."""
-    if len(rows) <= limit:
-        return rows, None
-    return rows[:limit], cursor_of(id_of(rows[limit - 1]))
+def page_of(
+    items: Iterable[T],
+    limit: int,
+    id_of: Callable[[T], UUID],
+    size_of: Callable[[T], int] | None = None,
+    *,
+    most: int = 0,
+) -> tuple[list[T], str | None]:
+    """Return a page as `end_page` ends it, and its `nextCursor`."""
+    page, are_left = end_page(items, limit, size_of, most=most)
+    return page, cursor_of(id_of(page[-1])) if are_left else None
 
 
-def take_bounded(items: Iterable[T], size_of: Callable[[T], int], *, most: int) -> list[T]:
-    """Return the first items of a page, which ends with the one that brings their sizes to `most`.
+def end_page(
+    items: Iterable[T], limit: int, size_of: Callable[[T], int] | None = None, *, most: int = 0
+) -> tuple[list[T], bool]:
+    """Return the items of a page, and whether any are left: it's made from the rows of a query with `limit + 1`.
 
-    Everybody waits while a page is made. No further item is taken, so the items may be made one by one.
+    With `size_of` it ends early with the item that brings the sizes to `most`, because everybody waits while a page is
+    made. One more item is taken at the most, so they may be made one by one.
     """
-    taken: list[T] = []
+    page: list[T] = []
     size = 0
     for item in items:
-        taken.append(item)
-        size += size_of(item)
-        if size >= most:
-            break
-    return taken
+        if len(page) == limit or (size_of is not None and size >= most):
+            return page, True
+        page.append(item)
+        size += 0 if size_of is None else size_of(item)
+    return page, False

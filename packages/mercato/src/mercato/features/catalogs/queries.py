@@ -21,7 +21,7 @@ from mercato.platform.db.statements import prepared, prepared_insert, prepared_u
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.model import CompiledCatalog
 from mercato_contract.catalogs import CatalogFault, PartnerWarning, RunStatus
-from mercato_contract.decoding.decode import take_bounded
+from mercato_contract.decoding.decode import end_page, page_of
 from mercato_contract.wire import as_json
 
 COMPILED: Final = "compiled"
@@ -214,15 +214,15 @@ MAX_PAGE_CHARS: Final = 1024 * 1024
 
 async def list_notified(
     tx: Read, owner_id: UUID, *, before: UUID | None, limit: int
-) -> tuple[list[Run], bool]:
-    """Return the runs that a partner requested, newest first, older than the run `before`, and whether there are more.
+) -> tuple[list[Run], str | None]:
+    """Return the runs that a partner requested, newest first, older than the run `before`, and the `nextCursor`.
 
     They are at most `limit`, and fewer if they have many faults: a page ends after MAX_PAGE_CHARS.
     """
     given = {"owner_id": owner_id, "before": before or _LAST, "limit": limit + 1}
     rows = await tx.all(_LIST_NOTIFIED, given)
-    page = take_bounded(rows[:limit], _fault_chars, most=MAX_PAGE_CHARS)
-    return [_run(row) for row in page], len(rows) > len(page)
+    page, cursor = page_of(rows, limit, lambda row: row.id, _fault_chars, most=MAX_PAGE_CHARS)
+    return [_run(row) for row in page], cursor
 
 
 def _fault_chars(row: AnyRow) -> int:
@@ -240,7 +240,8 @@ async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:
         select(*_RUN).where(runs.c.owner_id.in_(owner_ids), runs.c.id == newest.scalar_subquery())
     )
     found = {row.owner_id: row for row in rows}
-    newest_runs = take_bounded((found[owner] for owner in owner_ids), _fault_chars, most=MAX_PAGE_CHARS)
+    in_order = [found[owner] for owner in owner_ids]
+    newest_runs, _ = end_page(in_order, len(in_order), _fault_chars, most=MAX_PAGE_CHARS)
     return {row.owner_id: _run(row) for row in newest_runs}
 
 

@@ -29,7 +29,7 @@ from mercato.platform.db.errors import is_unavailable
 from mercato.platform.db.statements import prepared
 from mercato.platform.errors import InvalidCursor
 from mercato_contract import problems
-from mercato_contract.decoding.decode import take_bounded
+from mercato_contract.decoding.decode import end_page
 from mercato_contract.events import EVENTS, NOT_IN_FEEDS, Envelope
 from mercato_contract.feeds import (
     EventPage,
@@ -365,10 +365,9 @@ class Feeds(Struct, frozen=True):
         if query.store_id is not None:
             statement = statement.where(_p.store_id == query.store_id)
         rows = await tx.all(statement.limit(query.limit + 1), {**key, "upto": upto})
-        bodies = ((row, decompress(row.body, base=row.content)) for row in rows[: query.limit])
-        page = take_bounded(bodies, lambda event: len(event[1]), most=MAX_PAGE_BYTES)
-        is_full = len(rows) > len(page)
-        following = rows[len(page) - 1].position if is_full else max(after, upto)
+        bodies = ((row, decompress(row.body, base=row.content)) for row in rows)
+        page, is_full = end_page(bodies, query.limit, lambda event: len(event[1]), most=MAX_PAGE_BYTES)
+        following = page[-1][0].position if is_full else max(after, upto)
         return EventPage(
             events=[_event(row, body) for row, body in page],
             next_cursor=self.cursors.write(following, feed=name),
@@ -381,7 +380,7 @@ class Feeds(Struct, frozen=True):
         rows = await tx.all(
             _CHANGES.limit(query.limit + 1), {"after": begun.position, "seen_none_to": begun.seen_none_to}
         )
-        page, is_full = rows[: query.limit], len(rows) > query.limit
+        page, is_full = end_page(rows, query.limit)
         if is_full:
             cursor = self.cursors.write(*begun._replace(position=page[-1].position), feed=_STORES)
         else:

@@ -52,7 +52,7 @@ from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.types import Instant
 from mercato_contract.clock import first_id
-from mercato_contract.decoding.decode import take_bounded
+from mercato_contract.decoding.decode import page_of
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import Actor, Courier, OrderState, OrderStatus
 from mercato_contract.placements import ClientContext, Customer, Fulfillment
@@ -198,8 +198,8 @@ async def list_orders(
     since: datetime | None,
     before: UUID | None,
     limit: int,
-) -> tuple[list[OrderRow], bool]:
-    """Return the orders of the caller's stores, or placed by the caller, newest first, and whether there are more.
+) -> tuple[list[OrderRow], str | None]:
+    """Return the orders of the caller's stores, or placed by the caller, newest first, and the `nextCursor`.
 
     They are at most `limit`, and fewer if they are large: a page ends after MAX_PAGE_BYTES.
     """
@@ -213,8 +213,8 @@ async def list_orders(
     if before is not None:
         query = query.where(orders.c.id < before)
     rows = await tx.all(query.order_by(orders.c.id.desc()).limit(limit + 1))
-    page = take_bounded(map(_order, rows[:limit]), lambda order: len(order.content), most=MAX_PAGE_BYTES)
-    return page, len(rows) > len(page)
+    made = map(_order, rows)
+    return page_of(made, limit, lambda order: order.id, lambda order: len(order.content), most=MAX_PAGE_BYTES)
 
 
 async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:

@@ -49,7 +49,7 @@ from mercato_contract.orders import (
     OrderTimeline,
     TimelineEntry,
 )
-from mercato_contract.pages import cursor_of, parse_cursor
+from mercato_contract.pages import parse_cursor
 from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json, parse_instant, redacted, rfc3339
 
@@ -402,7 +402,7 @@ async def _own_cursor(tx: Read, caller: Caller, text: str) -> UUID:
 async def _page(
     tx: Read, caller: Caller, query: OrdersFilter, *, before: UUID | None
 ) -> tuple[Sequence[OrderRow], str | None]:
-    rows, has_more = await queries.list_orders(
+    return await queries.list_orders(
         tx,
         caller,
         store_id=query.store_id,
@@ -411,4 +411,3 @@ async def _page(
         before=before,
         limit=query.limit,
     )
-    return rows, cursor_of(rows[-1].id) if has_more else None

@@ -41,7 +41,7 @@ from mercato.platform.db.errors import is_unique_violation
 from mercato.platform.gazetteer import Location
 from mercato_contract.clock import Clock, MakeId
 from mercato_contract.decoding.checks import refuse, uri_fault
-from mercato_contract.pages import cursor_of
+from mercato_contract.decoding.decode import page_of
 from mercato_contract.refusals import Problem
 from mercato_contract.stores import (
     OnboardingPage,
@@ -103,10 +103,8 @@ class Onboardings(Struct, frozen=True):
         async with self.db.read() as tx:
             rows = await queries.list_onboardings(tx, caller.partner_id, before=before, limit=limit + 1)
             statuses = await _statuses(tx, rows[:limit], policy=self.policy)
-        has_more = len(rows) > len(statuses)
-        return OnboardingPage(
-            onboardings=statuses, next_cursor=cursor_of(rows[len(statuses) - 1].id) if has_more else None
-        )
+        _, cursor = page_of(rows, len(statuses), lambda row: row.id)
+        return OnboardingPage(onboardings=statuses, next_cursor=cursor)
 
     async def cancel(self, caller: Caller, onboarding_id: UUID) -> None:
         """Cancel the onboarding and abandon its pull. Raises OnboardingNotFound, OnboardingActive."""

@@ -49,7 +49,7 @@ from mercato.features.webhooks.tables import failing_stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared
 from mercato_contract.catalogs import PartnerWarning
-from mercato_contract.decoding.decode import take_bounded
+from mercato_contract.decoding.decode import page_of
 from mercato_contract.stores import Address, OrderHandling, StoreStatusValue
 from mercato_contract.wire import as_json
 
@@ -197,8 +197,8 @@ async def list_stores(
     status: StoreStatusValue | None,
     partner_store_id: str | None,
     now: datetime,
-) -> tuple[list[StoreRow], bool]:
-    """Return a page of the partner's stores, newest first, and whether there are more.
+) -> tuple[list[StoreRow], str | None]:
+    """Return a page of the partner's stores, newest first, and its `nextCursor`.
 
     A page ends early with the store that brings its sold-out items to MAX_LISTED_ITEMS.
     """
@@ -217,9 +217,11 @@ async def list_stores(
     )
     counted = await tx.all(of_ids.group_by(sold_out_items.c.store_id)) if ids else []
     counts: dict[UUID, int] = {row.store_id: row.many for row in counted}
-    page = take_bounded(rows[:limit], lambda row: counts.get(row.id, 0), most=MAX_LISTED_ITEMS)
+    page, cursor = page_of(
+        rows, limit, lambda row: row.id, lambda row: counts.get(row.id, 0), most=MAX_LISTED_ITEMS
+    )
     sold_out = await _sold_out(tx, [row.id for row in page])
-    return [_store(row, sold_out.get(row.id, ())) for row in page], len(rows) > len(page)
+    return [_store(row, sold_out.get(row.id, ())) for row in page], cursor
 
 
 async def list_store_ids(tx: Read, partner_id: UUID, *, after: UUID | None, limit: int) -> list[UUID]:

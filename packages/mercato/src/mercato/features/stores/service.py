@@ -37,7 +37,6 @@ from mercato_contract.clock import Clock, MakeId
 from mercato_contract.decoding.checks import refuse, uri_fault
 from mercato_contract.decoding.decode import page_of
 from mercato_contract.feeds import StoreChangeKind
-from mercato_contract.pages import cursor_of
 from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.stores import (
     AddressRequest,
@@ -91,7 +90,7 @@ class Stores(Struct, frozen=True):
         """Return the caller's stores, newest first."""
         now = self.clock()
         async with self.db.read() as tx:
-            page, has_more = await queries.list_stores(
+            page, cursor = await queries.list_stores(
                 tx,
                 caller.partner_id,
                 before=before,
@@ -100,7 +99,6 @@ class Stores(Struct, frozen=True):
                 partner_store_id=partner_store_id,
                 now=now,
             )
-        cursor = cursor_of(page[-1].id) if has_more else None
         return StorePage(stores=[store_of(row, now) for row in page], next_cursor=cursor)
 
     async def update(
@@ -315,8 +313,7 @@ class Stores(Struct, frozen=True):
         """Return the runs that the partner requested, newest first, and the next cursor."""
         store = await self.cache.get_own(caller, store_id)
         async with self.db.read() as tx:
-            page, has_more = await catalogs.list_notified(tx, store.onboarding_id, before=before, limit=limit)
-        cursor = cursor_of(page[-1].id) if has_more else None
+            page, cursor = await catalogs.list_notified(tx, store.onboarding_id, before=before, limit=limit)
         return [_with_store_warnings(run, store) for run in page], cursor
 
 

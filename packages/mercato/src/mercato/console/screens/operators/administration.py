@@ -26,7 +26,7 @@ from mercato.platform.db.audit import (
 from mercato.platform.errors import Conflict, NotFound
 from mercato.platform.jobs import MAX_COUNTED, DeadJob, Revival, is_capped, list_dead, list_depths, revive_job
 from mercato_contract.clock import from_ms, to_ms
-from mercato_contract.decoding.decode import read_cursor
+from mercato_contract.decoding.decode import end_page, read_cursor
 from mercato_contract.pages import MALFORMED, PAGE, Cursor
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.texts import count_of
@@ -64,11 +64,12 @@ async def list_jobs(visit: Visit) -> Page:
     query = visit.filters(JobsQuery)
     async with visit.app.db.read() as tx:
         kinds = await list_depths(tx)
-        dead = await list_dead(tx, kind=query.kind, before=_read_cursor(query.cursor), limit=PAGE + 1)
+        found = await list_dead(tx, kind=query.kind, before=_read_cursor(query.cursor), limit=PAGE + 1)
+    dead, are_left = end_page(found, PAGE)
     values = {
         "kinds": kinds,
-        "dead": dead[:PAGE],
-        "next_cursor": _cursor_of(dead[PAGE - 1]) if len(dead) > PAGE else None,
+        "dead": dead,
+        "next_cursor": _cursor_of(dead[-1]) if are_left else None,
         "query": query,
         "most": MAX_COUNTED,
         "is_capped": is_capped(kinds),
