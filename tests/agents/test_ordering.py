@@ -258,3 +258,18 @@ async def test_orders_are_listed_in_pages(buyer: Agent, sells: Trade):
     assert seen == made[::-1]
     assert cursor == {"cursor": None}
     assert (await buyer.refusal("list_orders", cursor="x"))["errorCode"] == "INVALID_CURSOR"
+
+
+async def test_an_order_beyond_the_agents_limit_is_refused_before_a_person_is_asked(sells: Trade):
+    statuses = []
+    for limit in ("5.79", "5.80"):
+        lunch = await assistant(sells, maximumDay=limit, approval="always")
+        buyer = Agent(lunch.client)
+        quote = await buyer.call("quote_order", **order_of(sells))
+        placing = {"quoteId": quote["quoteId"], "total": "5.80"}
+        if limit == "5.79":
+            refused = await buyer.refusal("place_order", **placing)
+            statuses.append((refused["errorCode"], refused["limit"], refused["spent"]))
+        else:
+            statuses.append((await buyer.call("place_order", **placing))["status"])
+    assert statuses == [("SPEND_LIMIT_EXCEEDED", "5.79", "0.00"), "approval_required"]

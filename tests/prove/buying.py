@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
 from uuid import UUID
@@ -37,6 +37,8 @@ class Buying:
     records: StorefrontRecords
     shops: Sequence[Shop]
     closing: asyncio.Event
+    agent_key: str = ""
+    """With which some customers order: their orders are an agent's, and must fit its limits."""
 
     async def run(self, me: Partner) -> None:
         """Act as a customer, one order after the other."""
@@ -53,7 +55,7 @@ class Buying:
         token = await self._validated(me, order) if me.rng.random() < _WITH_TOKEN else None
         if token is not None:
             order["validatedOrderToken"] = token
-        self.records.keys[key] = KeyHistory(order, token)
+        self.records.keys[key] = KeyHistory(order, token, by_agent=me.key == self.agent_key)
         if me.rng.random() < _LEFT_ALONE:
             # The customer closes the page, or cancels at once; the order's outcome is read at the end of the round.
             await self.ask_once(me, key)
@@ -67,9 +69,10 @@ class Buying:
         if token is not None and me.rng.random() < _TOKEN_AGAIN:
             other = _uuid(me)
             customer = order["customer"] | {"partnerUserId": other}
-            self.records.keys[other] = KeyHistory(order | {"customer": customer}, token)
+            by_agent = me.key == self.agent_key
+            self.records.keys[other] = KeyHistory(order | {"customer": customer}, token, by_agent=by_agent)
             await self.settle(me, other)
-        if me.rng.random() < _REDELIVERED:
+        if me.rng.random() < _REDELIVERED and me.key != self.agent_key:
             await redeliver(me, DELIVERIES)
 
     async def _cancel(self, me: Partner, key: str) -> None:
@@ -113,6 +116,8 @@ class Buying:
     async def ask_once(self, me: Partner, key: str) -> Answer | None:
         """Send a request with a key, and record the answer."""
         history = self.records.keys[key]
+        if history.by_agent:
+            me = replace(me, key=self.agent_key)
         answer = await me.once("POST", f"{ORDERS}/place", history.body, Idempotency_Key=key)
         if answer is None:
             return None

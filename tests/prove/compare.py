@@ -15,6 +15,7 @@ EXPECTED: Final = frozenset(
         "PAYMENT_DECLINED",
         "ORDER_ALREADY_PLACED",
         "ORDER_CLOSED",
+        "SPEND_LIMIT_EXCEEDED",
     }
 )
 """Refusals that this workload may get; any other is a bug in the service."""
@@ -242,6 +243,18 @@ def each_refund_is_made_once(records: Records) -> Found:
             yield Violation("differs", "the amounts of an order don't add up", order.id)
 
 
+def agents_stay_within_their_limits(records: Records) -> Found:
+    """What is counted for an agent's day is what its orders cost that aren't cancelled, and within its limit."""
+    for day, spending in records.service.spending.items():
+        if spending.counted != spending.cost:
+            yield Violation("differs", f"{spending.counted} is counted of {spending.cost}", day)
+        if spending.cost > spending.limit:
+            yield Violation("doubled", f"an agent spent {spending.cost} of {spending.limit}", day)
+    for key, history in records.storefront.keys.items():
+        if any(order.by_agent is not history.by_agent for order in _live(records, key)):
+            yield Violation("lost", "an order isn't stored as that of its agent", key)
+
+
 def events_are_complete(records: Records) -> Found:
     """The events of an order count 1 to n without a gap, and no number has two bodies.
 
@@ -330,6 +343,7 @@ CHECKS: Final[tuple[Callable[[Records], Found], ...]] = (
     stores_hear_each_cancellation_once,
     states_agree,
     each_refund_is_made_once,
+    agents_stay_within_their_limits,
     events_are_complete,
     webhooks_are_genuine,
     runs_end_with_a_webhook,

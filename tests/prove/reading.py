@@ -6,10 +6,11 @@ from typing import Any, Final
 from sqlalchemy import Select, and_, func, or_, select
 from tests.prove.calls import Partner
 from tests.prove.documents import version_of
-from tests.prove.records import ServiceCancellation, ServiceOrder, ServiceRecords, ServiceRun, Shop
+from tests.prove.records import ServiceCancellation, ServiceOrder, ServiceRecords, ServiceRun, Shop, Spending
 
 from mercato.features.catalogs.tables import catalog_runs
 from mercato.features.orders.tables import idempotency_keys, orders
+from mercato.features.partners.tables import agent_spending, agents
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Database, Read
@@ -111,6 +112,7 @@ async def _read_rows(tx: Read, records: ServiceRecords, shown: dict[str, Any]) -
         orders.c.status,
         orders.c.sequence,
         orders.c.handling,
+        orders.c.agent_id,
     )
     for row in await tx.all(select(*facts)):
         order_id = str(row.id)
@@ -126,6 +128,7 @@ async def _read_rows(tx: Read, records: ServiceRecords, shown: dict[str, Any]) -
             number=order.get("partnerOrderId"),
             sequence=row.sequence,
             is_pulled=row.handling is not None,
+            by_agent=row.agent_id is not None,
             cancel_reason=order.get("cancelReason"),
             cancellation=(order.get("cancellation") or {}).get("status"),
             adjustments=len(order.get("adjustments", ())),
@@ -148,6 +151,20 @@ async def _read_rows(tx: Read, records: ServiceRecords, shown: dict[str, Any]) -
         )
     for row in await tx.all(select(stores.c.id, stores.c.partner_store_id)):
         records.stores[str(row.id)] = row.partner_store_id
+    await _read_spending(tx, records)
+
+
+async def _read_spending(tx: Read, records: ServiceRecords) -> None:
+    limits = {row.id: row.maximum_day for row in await tx.all(select(agents.c.id, agents.c.maximum_day))}
+    counted = {(row.agent_id, row.day): row.spent for row in await tx.all(select(agent_spending))}
+    day = orders.c.agent_id, orders.c.agent_day
+    cost = select(*day, func.sum(orders.c.total).label("cost")).where(
+        orders.c.agent_id.is_not(None), orders.c.state != "cancelled"
+    )
+    cost_of = {(row.agent_id, row.agent_day): int(row.cost) for row in await tx.all(cost.group_by(*day))}
+    for agent_id, number in counted.keys() | cost_of.keys():
+        spent, costs = counted.get((agent_id, number), 0), cost_of.get((agent_id, number), 0)
+        records.spending[f"{agent_id} {number}"] = Spending(spent, costs, limits[agent_id])
 
 
 def _adds_up(order: dict[str, Any]) -> bool:

@@ -125,6 +125,8 @@ class KeyHistory:
     finals: list[tuple[int, bytes]] = field(default_factory=list)
     order_ids: set[str] = field(default_factory=set)
     """Ids of orders in the answers to this key."""
+    by_agent: bool = False
+    """The request is made with the key of an agent."""
 
     @property
     def pinned(self) -> list[tuple[int, bytes]]:
@@ -190,6 +192,8 @@ class ServiceOrder:
     """The status of the storefront's newest cancellation."""
     is_pulled: bool = False
     """Its merchant isn't called about it."""
+    by_agent: bool = False
+    """It is stored as an agent's."""
     adjustments: int = 0
     adds_up: bool = True
     """Whether its total and its adjustments come to what it costs now."""
@@ -213,6 +217,15 @@ class ServiceRun:
     set_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What the service has counted for an agent's day, what its orders of that day cost, and the limit."""
+
+    counted: int
+    cost: int
+    limit: int
+
+
 @dataclass(slots=True, kw_only=True)
 class ServiceRecords:
     """The records of the service once it is idle."""
@@ -229,6 +242,8 @@ class ServiceRecords:
     paused: dict[str, bool] = field(default_factory=dict)
     found: Counter[str] = field(default_factory=Counter)
     """How often discovery lists each store."""
+    spending: dict[str, Spending] = field(default_factory=dict)
+    """By agent and day."""
     misread: list[str] = field(default_factory=list)
     """Orders that a side reads differently from the other, or from how they are stored."""
     unfinished: list[str] = field(default_factory=list)

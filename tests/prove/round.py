@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -27,6 +27,10 @@ SHOPS: Final = ("a-1", "a-2", "b-1", "b-2")
 BY_HAND: Final = "b-2"
 """The store whose orders people accept."""
 CUSTOMERS: Final = 8
+AGENTS: Final = 3
+"""The customers that order with the key of one agent."""
+LIMITS: Final = ("--currency", "USD", "--maximum-order", "40.00", "--maximum-day", "150.00")
+"""What that agent may spend: some of its orders don't fit."""
 
 SETTINGS: Final = {
     "MERCATO_ALLOW_PRIVATE_NETWORKS": "true",
@@ -164,6 +168,8 @@ class Day:
         for name, made in zip("ab", makes[:2], strict=True):
             self.selling.partners.append(Partner(self.calls, made["commerceKey"], self._chance(name)))
         self.front_key = makes[2]["marketfrontKey"]
+        made = await ask(self.settings, "key", "create", "front", "--agent", "prove", *LIMITS, "--json")
+        self.buying.agent_key = made["key"]
 
     async def _partner(self, name: str, kind: str, *options: str) -> dict[str, str]:
         made: dict[str, str] = await ask(
@@ -179,6 +185,7 @@ class Day:
         """Trade during the disturbance, then finish everything."""
         at_work = [group.create_task(self.selling.run(shop)) for shop in self.shops]
         customers = [self.customer(f"customer {number}") for number in range(CUSTOMERS)]
+        customers[:AGENTS] = [replace(one, key=self.buying.agent_key) for one in customers[:AGENTS]]
         at_work += [group.create_task(self.buying.run(customer)) for customer in customers]
         await self.live()
         await disturb(self)

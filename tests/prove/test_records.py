@@ -22,6 +22,7 @@ from tests.prove.records import (
     ServiceRecords,
     ServiceRun,
     Shop,
+    Spending,
     StorefrontRecords,
 )
 
@@ -61,6 +62,7 @@ def records() -> Records:
         },
     )
     service.found.update(["s"])
+    service.spending["agent 1"] = Spending(500, 500, 1_000)
     shop = Shop("a-1", 0, store_id="s", version=3, broken={3}, runs={"r1": 1, "r2": 2, "r3": 3}, paused=False)
     merchants = MerchantRecords(
         shops={"a-1": shop},
@@ -230,6 +232,15 @@ WRONG: dict[str, tuple[str, Callable[[Records], Any]]] = {
         "differs",
         lambda b: setattr(b.merchants.orders["taken"], "refunds", [reply(409, errorCode="CONFLICT")]),
     ),
+    "an agent's orders are not counted": (
+        "differs",
+        lambda b: b.service.spending.update({"agent 1": Spending(400, 500, 1_000)}),
+    ),
+    "an agent spends more than its limit": (
+        "doubled",
+        lambda b: b.service.spending.update({"agent 1": Spending(1_500, 1_500, 1_000)}),
+    ),
+    "an agent's order is not its own": ("lost", lambda b: setattr(keys(b)["key-taken"], "by_agent", True)),
     "amounts do not add up": ("differs", lambda b: moved(b, "taken", adds_up=False)),
     "a status is lost": ("lost", lambda b: setattr(b.merchants.orders["taken"], "status", "inTransit")),
     "an event is lost": ("lost", lambda b: b.storefront.events["taken"].pop(1)),

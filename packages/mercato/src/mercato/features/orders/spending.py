@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import Insert, bindparam, select, update
 
@@ -48,6 +49,14 @@ _GIVE_BACK: Final = prepared(
 )
 
 
+class _Cost(Struct, frozen=True, kw_only=True):
+    """What an order takes, in minor units, and from which day."""
+
+    day: int
+    total: int
+    currency: str
+
+
 class Interval(StrEnum):
     """What a limit is of."""
 
@@ -60,25 +69,39 @@ async def take(tx: Write, agent: Agent, order: OrderRow, *, approved: bool, now:
 
     `approved` says that a person has approved it. Raises SpendLimitExceeded, ApprovalRequired.
     """
-    day, total, currency = day_of(agent, now), order.total, order.currency
-    if agent.currency not in {None, currency}:
-        raise await _other_currency(tx, agent, order, day)
-    if agent.maximum_order is not None and total > agent.maximum_order:
-        raise await _exceeded(tx, agent, order, day, Interval.ORDER, agent.maximum_order)
+    cost = _Cost(day=day_of(agent, now), total=order.total, currency=order.currency)
+    await _check_order(tx, agent, cost)
     most = MAX_MINOR if agent.maximum_day is None else agent.maximum_day
     row = {
         "agent_id": agent.id,
-        "day": day,
-        "currency": currency,
-        "spent": total,
-        "most_before": most - total,
+        "day": cost.day,
+        "currency": cost.currency,
+        "spent": cost.total,
+        "most_before": most - cost.total,
     }
-    if total > most or (await tx.execute(_TAKE[tx.dialect], row)).rowcount != 1:
-        raise await _exceeded(tx, agent, order, day, Interval.DAY, most)
+    if cost.total > most or (await tx.execute(_TAKE[tx.dialect], row)).rowcount != 1:
+        raise await _exceeded(tx, agent, cost, Interval.DAY, most)
     # After the limits: no approval raises them.
-    if not approved and needs_approval(agent, total):
+    if not approved and needs_approval(agent, cost.total):
         raise _needs_approval(agent, order)
-    return replace(order, agent_id=agent.id, agent_day=day)
+    return replace(order, agent_id=agent.id, agent_day=cost.day)
+
+
+async def check(tx: Read, agent: Agent, *, total: int, currency: str, now: datetime) -> None:
+    """Raise SpendLimitExceeded if an order at this total wouldn't fit at present: nobody need be asked about it."""
+    cost = _Cost(day=day_of(agent, now), total=total, currency=currency)
+    await _check_order(tx, agent, cost)
+    most = agent.maximum_day
+    if most is not None and await _find_spent(tx, agent, cost.day, currency) + total > most:
+        raise await _exceeded(tx, agent, cost, Interval.DAY, most)
+
+
+async def _check_order(tx: Read, agent: Agent, cost: "_Cost") -> None:
+    """Raise SpendLimitExceeded if one order alone doesn't fit, whatever the day has left."""
+    if agent.currency not in {None, cost.currency}:
+        raise await _other_currency(tx, agent, cost)
+    if agent.maximum_order is not None and cost.total > agent.maximum_order:
+        raise await _exceeded(tx, agent, cost, Interval.ORDER, agent.maximum_order)
 
 
 async def give_back(tx: Write, changes: Iterable[tuple[OrderRow, OrderRow]]) -> None:
@@ -104,21 +127,21 @@ def _place(order: OrderRow) -> tuple[str, int, str]:
     return str(order.agent_id), order.agent_day or 0, order.currency
 
 
-async def _find_spent(tx: Read, agent: Agent, day: int, currency: str) -> str:
+async def _find_spent(tx: Read, agent: Agent, day: int, currency: str) -> int:
     values = {"where_agent": agent.id, "where_day": day, "where_currency": currency}
     spent: int | None = await tx.scalar(_FIND, values)
-    return to_text(spent or 0, currency)
+    return spent or 0
 
 
 # --- refusals -------------------------------------------------------------------------------------
 
 
 async def _exceeded(
-    tx: Read, agent: Agent, order: OrderRow, day: int, interval: Interval, limit: int
+    tx: Read, agent: Agent, cost: _Cost, interval: Interval, limit: int
 ) -> SpendLimitExceeded:
-    currency = order.currency
-    most, total = to_text(limit, currency), to_text(order.total, currency)
-    spent = await _find_spent(tx, agent, day, currency)
+    currency = cost.currency
+    most, total = to_text(limit, currency), to_text(cost.total, currency)
+    spent = to_text(await _find_spent(tx, agent, cost.day, currency), currency)
     match interval:
         case Interval.ORDER:
             why = f"An order of the agent {agent.name} may cost at most {most} {currency}, and this one costs {total}."
@@ -134,15 +157,15 @@ async def _exceeded(
     )
 
 
-async def _other_currency(tx: Read, agent: Agent, order: OrderRow, day: int) -> SpendLimitExceeded:
+async def _other_currency(tx: Read, agent: Agent, cost: _Cost) -> SpendLimitExceeded:
     assert agent.currency is not None, "an agent without a currency orders in every one"
     limit = agent.maximum_day if agent.maximum_order is None else agent.maximum_order
     return SpendLimitExceeded(
-        f"The agent {agent.name} orders in {agent.currency} alone, and this order is in {order.currency}. Nothing was "
+        f"The agent {agent.name} orders in {agent.currency} alone, and this order is in {cost.currency}. Nothing was "
         "placed. Choose another store, or use another key.",
         extensions={
             "limit": None if limit is None else to_text(limit, agent.currency),
-            "spent": await _find_spent(tx, agent, day, agent.currency),
+            "spent": to_text(await _find_spent(tx, agent, cost.day, agent.currency), agent.currency),
             "currency": agent.currency,
         },
     )

@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.orders import queries as orders
+from mercato.features.orders import spending
 from mercato.features.orders.errors import (
     OrderAlreadyPlaced,
     OrderClosed,
@@ -185,6 +186,7 @@ class Quotes(Struct, frozen=True, kw_only=True):
             _check_total(quote, request.total)
             if quote.state in OPEN and not quote.is_over(self.clock()):
                 if quote.state is QuoteState.PENDING or needs_approval(caller, quote.total):
+                    await self._check_limits(caller, quote)
                     return await self._ask(quote, payment)
                 leaves = {QuoteState.QUOTED}
             else:
@@ -290,6 +292,14 @@ class Quotes(Struct, frozen=True, kw_only=True):
         return RefusedOrder(detail, origin.format, replayed=True)
 
     # --- asking a person --------------------------------------------------------------------------
+
+    async def _check_limits(self, caller: Caller, quote: QuoteRow) -> None:
+        """Raise SpendLimitExceeded if the order doesn't fit the agent's limits: no approval raises them."""
+        if caller.agent is not None and quote.state is QuoteState.QUOTED:
+            async with self.db.read() as tx:
+                await spending.check(
+                    tx, caller.agent, total=quote.total, currency=quote.currency, now=self.clock()
+                )
 
     async def _ask(self, quote: QuoteRow, payment: msgspec.Raw | msgspec.UnsetType) -> ApprovalRequest:
         """Ask a person to approve the order, or return where one is asked already."""
