@@ -124,7 +124,13 @@ async def cost_of(browser: Browser, path: str, *, enough: float) -> tuple[float,
 # A page is made of the compiled menu in memory, whatever database it was read from.
 @only_sqlite
 @pytest.mark.parametrize(
-    ("sections", "name", "groups"), [(1, ordinary, 0), (6000, ordinary, 0), (60, long, 0), (60, long, 4)]
+    ("sections", "name", "groups"),
+    [
+        (1, ordinary, 0),
+        pytest.param(6000, ordinary, 0, marks=pytest.mark.long),
+        pytest.param(60, long, 0, marks=pytest.mark.long),
+        (60, long, 4),
+    ],
 )
 async def test_a_menu_of_60_000_items_is_shown_in_small_cheap_pages(
     mercato: Service, shop: MerchantServer, sections: int, name: Callable[[int], str], groups: int
@@ -148,6 +154,7 @@ async def test_a_menu_of_60_000_items_is_shown_in_small_cheap_pages(
             assert seconds < most, path
 
 
+@only_sqlite
 async def test_the_pages_of_a_section_show_each_of_its_items_once(mercato: Service, shop: MerchantServer):
     document = large_menu(600, long, 2)
     deal = await trade(mercato, shop, catalog=document)

@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Table, Text, Uuid
 from sqlalchemy.types import TypeEngine
 
@@ -30,6 +31,15 @@ TYPES: Final[dict[str, TypeEngine[Any]]] = {
     "text": Text(),
     "uuid": Uuid(),
 }
+
+
+def shared_out(found: list[Any]) -> list[Any]:
+    """Return the parameters of a test of each release; `make test` has the oldest, the newest, and every fourth."""
+    last = len(found) - 1
+    return [
+        one if at in {0, last} or at % 4 == 0 else pytest.param(one, marks=pytest.mark.long)
+        for at, one in enumerate(found)
+    ]
 
 
 def load(path: Path) -> MetaData:

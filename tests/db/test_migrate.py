@@ -141,7 +141,7 @@ async def rows_of(url: str, tables: list[Table]) -> dict[str, list[dict[str, Any
         }
 
 
-@pytest.mark.parametrize("release", RELEASED)
+@pytest.mark.parametrize("release", releases.shared_out(RELEASED))
 async def test_a_migrated_database_of_a_release_equals_a_new_one(
     release: str, empty_url: str, other_empty_url: str
 ) -> None:
@@ -153,7 +153,7 @@ async def test_a_migrated_database_of_a_release_equals_a_new_one(
     assert await version(empty_url) == await version(other_empty_url)
 
 
-@pytest.mark.parametrize("release", RELEASED)
+@pytest.mark.parametrize("release", releases.shared_out(RELEASED))
 async def test_a_migration_keeps_the_rows_of_every_table(release: str, empty_url: str) -> None:
     tables = list(releases.load(releases.HERE / f"{release}.json").tables.values())
     await execute(empty_url, releases.load_statements(release, kind_of(empty_url)))

@@ -272,7 +272,9 @@ async def killed_and_denied(network: Network, point: str, *, joins: bool) -> str
     return order_id
 
 
-@pytest.mark.parametrize("joins", [True, False], ids=["joined", "left alone"])
+@pytest.mark.parametrize(
+    "joins", [True, pytest.param(False, marks=pytest.mark.long)], ids=["joined", "left alone"]
+)
 async def test_killed_after_the_store_accepted_a_refused_repeat_is_told(
     tmp_path: Path, database_url: str, database_kind: str, joins: bool
 ):
