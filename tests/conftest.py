@@ -6,6 +6,7 @@ import signal
 import sys
 
 from hypothesis import HealthCheck, settings
+from tests.loops import LoopbackLoop
 
 pytest_plugins = ["tests.databases"]
 
@@ -26,6 +27,10 @@ def pytest_configure() -> None:
     # The commands' output must not depend on the terminal of the tests.
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
         os.environ.pop(name, None)
+
+
+def pytest_asyncio_loop_factories() -> dict[str, type[LoopbackLoop]]:
+    return {"uvloop": LoopbackLoop}
 
 
 def pytest_collection_finish() -> None:

@@ -31,6 +31,10 @@ FAST = {
     "max_wal_size": "512MB",
     "checkpoint_timeout": "1h",
     "listen_addresses": "",
+    # A session lives as long as a test: what it saves by planning once is more than better plans would.
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "io_method": "sync",
 }
 
 

@@ -123,13 +123,16 @@ class Service(LocalService):
         return Client(self.base, None, self.session)
 
     async def until(self, client: Client, path: str, done: Callable[[Any], bool]) -> Any:
-        """Poll until the condition holds, at most 20 s; return the body."""
+        """Poll until the condition holds; return the body."""
+        pause = 0.02
         async with asyncio.timeout(PATIENCE):
             while True:
                 body = (await client.get(path)).json()
                 if done(body):
                     return body
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(pause)
+                # Most wait for one job. The polls of those that wait longer would take its time from it.
+                pause = min(pause * 1.5, 0.2)
 
     async def onboard(
         self,
@@ -177,7 +180,8 @@ async def service(
     """Run the whole service over a migrated database; with `works`, background work runs, too."""
     # A busy machine is no reason for a 503.
     waits = {"database_pool_seconds": PATIENCE, "database_lock_seconds": PATIENCE}
-    options = {"allow_private_networks": True, "rate_limits": False} | waits | settings
+    # Each session with PostgreSQL is a process there that reads the catalog and plans anew.
+    options = {"allow_private_networks": True, "rate_limits": False, "database_pool": 4} | waits | settings
     made = Settings(database_url=Secret(database_url), data_dir=data_dir, **options)
     with patch.object(credentials, "READ_SECONDS", PATIENCE):
         async with local_service(made, now=now, works=works) as here, aiohttp.ClientSession() as session:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -303,15 +304,16 @@ async def test_an_open_or_completed_order_can_be_adjusted_and_a_cancelled_one_no
 
 
 async def test_an_order_that_its_store_has_not_answered_is_not_adjusted_yet(
-    mercato: Service, shop: MerchantServer
+    database_url: str, tmp_path: Path, shop: MerchantServer
 ):
-    trading = await trade(mercato, shop)
-    shop.answers["place"] = "no answer"
-    waiting = (await trading.place(trading.order())).json()
-    refused = await adjust(trading, waiting, key="k")
-    assert (refused.status, refused.json()["errorCode"]) == (409, "CONFLICT")
-    assert (await trading.update(waiting, status="confirmed")).status == 200
-    assert (await adjust(trading, waiting, key="k")).status == 201
+    async with service(database_url, tmp_path / "data", place_seconds=1.0) as mercato:
+        trading = await trade(mercato, shop)
+        shop.answers["place"] = "no answer"
+        waiting = (await trading.place(trading.order())).json()
+        refused = await adjust(trading, waiting, key="k")
+        assert (refused.status, refused.json()["errorCode"]) == (409, "CONFLICT")
+        assert (await trading.update(waiting, status="confirmed")).status == 200
+        assert (await adjust(trading, waiting, key="k")).status == 201
 
 
 async def test_an_order_has_a_bounded_number_of_adjustments(here: Trade):

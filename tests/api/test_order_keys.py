@@ -222,11 +222,15 @@ async def test_a_reused_key_names_the_order_that_it_placed(here: Trade):
     assert (await here.front.get(f"{ORDERS}/{said['orderId']}")).json()["state"] == "open"
 
 
-async def test_a_reused_key_names_the_order_that_its_store_has_not_answered(here: Trade):
-    here.shop.answers["place"] = broken
-    waiting = refused(await here.place(here.order(), key="k"), 503, "STORE_UNREACHABLE")
-    said = refused(await here.place(here.order(tea(1)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
-    assert said["orderId"] == waiting["orderId"]
+async def test_a_reused_key_names_the_order_that_its_store_has_not_answered(
+    database_url: str, tmp_path: Path, shop: MerchantServer
+):
+    async with service(database_url, tmp_path / "data", place_seconds=1.0) as mercato:
+        here = await trade(mercato, shop)
+        shop.answers["place"] = broken
+        waiting = refused(await here.place(here.order(), key="k"), 503, "STORE_UNREACHABLE")
+        said = refused(await here.place(here.order(tea(1)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+        assert said["orderId"] == waiting["orderId"]
 
 
 async def test_an_empty_cart_asks_which_order_a_key_placed(here: Trade):
