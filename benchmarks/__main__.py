@@ -9,6 +9,7 @@ ALL = (
     "reads",
     "start",
     "discovery",
+    "agent_carts",
     "carts",
     "catalog_sets",
     "orders",

@@ -149,6 +149,10 @@ async def test_without_a_fault_of_availability_it_is_422_as_carts_are(agent: Age
         ({"lines": [LARGE_PIZZA | {"item": "x" * 257}]}, "/lines/0/item"),
         ({"lines": [LARGE_PIZZA | {"note": "a\x07"}]}, "/lines/0/note"),
         ({"lines": [LARGE_PIZZA | {"comment": "x"}]}, "/lines/0/comment"),
+        (
+            {"lines": [LARGE_PIZZA | {"choices": [{"group": "size", "name": "large"}]}]},
+            "/lines/0/choices/0/name",
+        ),
         ({"lines": [{"item": "pizza"}]}, "/lines/0/quantity"),
         ({"lines": "pizza"}, "/lines"),
         ({"storeId": "x"}, "/storeId"),

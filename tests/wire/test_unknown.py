@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from tests.calibration import cpu_within
 
-from mercato_contract.decoding.unknown import MAX_BYTES, MAX_HEADER, MAX_LISTED, find_unknown, unknown_header
+from mercato_contract.decoding.unknown import (
+    MAX_BYTES,
+    MAX_HEADER,
+    MAX_LISTED,
+    find_unknown,
+    refuses_unknown,
+    unknown_header,
+)
 from mercato_contract.json_values import escape
 from mercato_contract.member_hints import _OTHERS, _WORDS, member_hint
 from mercato_contract.orders import OrderStatusBatch, OrderStatusUpdate
@@ -23,6 +30,7 @@ from mercato_contract.stores import (
     StoreUpdate,
 )
 from mercato_contract.webhooks import WebhookEndpointRequest
+from mercato_contract.wire import Wire
 
 REGISTRATION: dict[str, Any] = {
     "partnerStoreId": "s",
@@ -138,3 +146,26 @@ def test_no_word_of_another_vendor_is_a_member_or_means_two_things():
                 assert meant.split(".")[0] in kind.__struct_encode_fields__, (kind, meant)
     for operation, kind in _OTHERS.items():
         assert kind.__struct_encode_fields__, operation
+
+
+class Inner(Wire, forbid_unknown_fields=True):
+    name: str
+    below: "list[Inner] | None" = None
+
+
+class Lax(Wire):
+    name: str
+
+
+class Strict(Wire, forbid_unknown_fields=True):
+    entries: list[Inner]
+
+
+class Mixed(Wire, forbid_unknown_fields=True):
+    entries: list[Lax] | None = None
+
+
+def test_a_type_refuses_unknown_members_if_all_types_below_it_do():
+    assert refuses_unknown(Strict)
+    assert not refuses_unknown(Mixed)
+    assert not refuses_unknown(Lax)

@@ -20,7 +20,7 @@ Wish = Annotated[str, Meta(max_length=MAX_NOTE, pattern=NOTE, extra=NOTE_RULE)]
 """A note, without a description: every agent reads the schema."""
 
 
-class NamedChoice(Wire):
+class NamedChoice(Wire, forbid_unknown_fields=True, gc=False):
     """Units of an option from a modifier group. Both are ids, or names as the menu has them."""
 
     group: NameOrId
@@ -30,7 +30,7 @@ class NamedChoice(Wire):
     choices: list["NamedChoice"] | None = None
 
 
-class NamedLine(Wire):
+class NamedLine(Wire, forbid_unknown_fields=True, gc=False):
     """Units of an item, which is an id, or a name as the menu has it."""
 
     item: NameOrId
@@ -69,7 +69,7 @@ class LineFault(Wire):
     more: int | UnsetType = UNSET
 
 
-class ResolvedChoice(Wire):
+class ResolvedChoice(Wire, gc=False):
     """What a choice was found to be: ids and names are null if the menu doesn't say which."""
 
     group_id: UUID | None
@@ -81,7 +81,7 @@ class ResolvedChoice(Wire):
     choices: tuple["ResolvedChoice", ...] = ()
 
 
-class ResolvedLine(Wire):
+class ResolvedLine(Wire, gc=False):
     """What a line was found to be. A line with faults has no amounts."""
 
     item_id: UUID | None

@@ -32,6 +32,8 @@ def as_data(text: str, *, most: int) -> str:
     """
     if not (text.isascii() and text.isprintable()):
         text = _without_ignorable("", text)
+    elif len(text) <= most and "  " not in text and text == text.strip(" "):
+        return text
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}\N{HORIZONTAL ELLIPSIS}"
 

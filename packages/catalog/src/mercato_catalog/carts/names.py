@@ -6,6 +6,7 @@ A name is compared in the normal form of the search, and fits everything that is
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 from uuid import UUID
@@ -40,9 +41,16 @@ _MAX_RANKED: Final = 30
 Named = CompiledItem | CompiledGroup
 
 
+@lru_cache(maxsize=4096)
 def shown(name: str) -> str:
-    """Return a merchant's name as agents see it."""
+    """Return a merchant's name as agents see it. The same ones are shown again and again."""
     return as_data(name, most=MAX_NAME)
+
+
+@lru_cache(maxsize=4096)
+def normal_form(text: str) -> str:
+    """Return the normal form of a name that was sent: most of them are sent again and again."""
+    return key_of(shown(text))
 
 
 def is_listed(item: CompiledItem, catalog: CompiledCatalog) -> bool:
@@ -66,7 +74,7 @@ class Names(Struct, frozen=True):
         items = self.catalog.items
         if (item_id := parse_uuid(text)) is not None:
             return [item_id.int] if item_id.int in items else []
-        fits = self.by_name.get(key_of(shown(text)), ())
+        fits = self.by_name.get(normal_form(text), ())
         if len(fits) <= 1:
             return fits
         return [key for key in fits if is_listed(items[key], self.catalog)] or fits
@@ -75,7 +83,7 @@ class Names(Struct, frozen=True):
         """Return the modifier groups of an item that an id or a name fits."""
         if (group_id := parse_uuid(text)) is not None:
             return [group_id.int] if group_id.int in item.groups else []
-        normal = key_of(shown(text))
+        normal = normal_form(text)
         return [key for key in dict.fromkeys(item.groups) if normal and self.group_names[key] == normal]
 
     def find_options(self, text: str, group: CompiledGroup) -> Sequence[Key]:
@@ -83,7 +91,7 @@ class Names(Struct, frozen=True):
         choices = group.choices
         if (item_id := parse_uuid(text)) is not None:
             return [item_id.int] if item_id.int in choices else []
-        normal = key_of(shown(text))
+        normal = normal_form(text)
         named = self.by_name.get(normal, ())
         if len(named) < len(choices):
             return [key for key in named if key in choices]
@@ -91,15 +99,15 @@ class Names(Struct, frozen=True):
 
     def nearest_items(self, text: str) -> Sequence[Key]:
         """Return the items that are sold by themselves whose names are the nearest, the most similar first."""
-        return self.neighbours.find(key_of(shown(text)))
+        return self.neighbours.find(normal_form(text))
 
     def nearest_groups(self, text: str, item: CompiledItem) -> Sequence[Key]:
         """Return the modifier groups of an item with the nearest names."""
-        return _rank(key_of(shown(text)), list(dict.fromkeys(item.groups))[:MAX_COMPARED], self.group_names)
+        return _rank(normal_form(text), list(dict.fromkeys(item.groups))[:MAX_COMPARED], self.group_names)
 
     def nearest_options(self, text: str, group: CompiledGroup) -> Sequence[Key]:
         """Return the options of a modifier group with the nearest names."""
-        return _rank(key_of(shown(text)), list(group.choices)[:MAX_COMPARED], self.item_names)
+        return _rank(normal_form(text), list(group.choices)[:MAX_COMPARED], self.item_names)
 
 
 def names_of(catalog: CompiledCatalog, sections: Mapping[Key, str]) -> Names:

@@ -4,7 +4,9 @@ Nothing is dropped, added or put in the place of something else: what a name fit
 that lists what can be sent instead.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import count
 from typing import Final
 from uuid import UUID
 
@@ -48,6 +50,22 @@ _MAX_FAULTS: Final = MAX_LINES * (MAX_GROUPS + 2)
 """More than a cart within bounds can have: a group of each line that lacks a choice, beside the line's own."""
 
 
+@lru_cache(maxsize=4096)
+def _uuid(key: Key) -> UUID:
+    """Return the UUID of a key. Making one runs Python code."""
+    return UUID(int=key)
+
+
+def numbered() -> MakeId:
+    """Return what makes ids of lines that nobody keeps: 1, 2, 3, ... as UUIDs."""
+    numbers = count(1)
+    return lambda: _uuid(next(numbers))
+
+
+Steps = tuple[int, ...]
+"""The place of a line or choice as it was sent: the index of the line, then of a choice at each level below."""
+
+
 class Resolution(Struct, frozen=True):
     """One entry for each line that was sent, in order, and the faults of them together.
 
@@ -60,7 +78,7 @@ class Resolution(Struct, frozen=True):
 
     @property
     def order_cart(self) -> Cart | None:
-        """The cart as Validate order takes it."""
+        """The cart as Validate order takes it: without ids of lines, which it gives them."""
         cart = self.cart
         if cart is None:
             return None
@@ -129,7 +147,6 @@ def _as_sent(line: PricedLineItem) -> LineItem:
             for group in line.modifier_groups
         ],
         quantity=line.quantity,
-        line_item_id=line.line_item_id,
         note=line.note,
     )
 
@@ -137,19 +154,34 @@ def _as_sent(line: PricedLineItem) -> LineItem:
 def _check_bounds(lines: Sequence[NamedLine]) -> None:
     """Raise ValidationFailed for too many lines or levels, before anything else is done."""
     count = len(lines)
-    level = [(f"/lines/{index}", line.choices or ()) for index, line in enumerate(lines[:MAX_LINES])]
-    for depth in range(MAX_DEPTH + 1):
-        count += sum(len(choices) for _, choices in level)
+    level = [line.choices for line in lines if line.choices] if count <= MAX_LINES else []
+    for _ in range(MAX_DEPTH):
+        count += sum(map(len, level))
         if count > MAX_LINES:
-            message = f"An order may have at most {MAX_LINES} lines, choices included."
-            raise ValidationFailed.at("/lines", message)
-        level = [
-            (f"{pointer}/choices/{index}", choice.choices or ())
-            for pointer, choices in level
-            for index, choice in enumerate(choices)
-        ]
-        if level and depth == MAX_DEPTH:
-            raise ValidationFailed.at(level[0][0], f"Choices may be nested at most {MAX_DEPTH} deep.")
+            break
+        level = [choice.choices for choices in level for choice in choices if choice.choices]
+        if not level:
+            return
+    if count > MAX_LINES:
+        message = f"An order may have at most {MAX_LINES} lines, choices included."
+        raise ValidationFailed.at("/lines", message)
+    steps = next(_find_deep([((index,), line.choices or ()) for index, line in enumerate(lines)]))
+    raise ValidationFailed.at(_pointer(steps), f"Choices may be nested at most {MAX_DEPTH} deep.")
+
+
+def _find_deep(places: Sequence[tuple[Steps, Sequence[NamedChoice]]]) -> Iterator[Steps]:
+    """Yield the places of choices that are nested too deeply."""
+    for steps, choices in places:
+        for index, choice in enumerate(choices):
+            if len(steps) > MAX_DEPTH:
+                yield (*steps, index)
+            else:
+                yield from _find_deep([((*steps, index), choice.choices or ())])
+
+
+def _pointer(steps: Steps) -> str:
+    """Return the pointer to a line, or to a choice of it."""
+    return f"/lines/{'/choices/'.join(map(str, steps))}"
 
 
 class _Line(Struct):
@@ -184,7 +216,7 @@ class _Resolving:
         self._names = names
         self._catalog = names.catalog
         self._sold_out = sold_out
-        self._pointers: dict[Path, str] = {}
+        self._steps: dict[Path, Steps] = {}
         # Groups of a line of which an option isn't known: how many are chosen isn't known either.
         self._open: set[tuple[Path, UUID]] = set()
         self.cart: list[LineItem] = []
@@ -193,16 +225,17 @@ class _Resolving:
     def read_line(self, line: NamedLine, index: int) -> _Line:
         """Return what a line is, with the faults of its names."""
         found = _Line(line)
-        pointer = f"/lines/{index}"
         fits = self._names.find_items(line.item)
         if len(fits) != 1:
-            found.faults.append(self._item_fault(line.item, fits, f"{pointer}/item"))
+            found.faults.append(self._item_fault(line.item, fits, f"/lines/{index}/item"))
             return found
         item = self._catalog.items[fits[0]]
-        found.item_id, found.name = UUID(int=fits[0]), shown(item.name)
+        found.item_id, found.name = _uuid(fits[0]), shown(item.name)
         path = (len(self.cart),)
-        self._pointers[path] = pointer
-        found.choices, groups = self._read_choices(line.choices or (), item, path, found.faults)
+        self._steps[path] = (index,)
+        groups: list[CartModifierGroup] = []
+        if line.choices:
+            found.choices, groups = self._read_choices(line.choices, item, path, found.faults)
         self.origins.append(index)
         self.cart.append(
             LineItem(
@@ -215,32 +248,37 @@ class _Resolving:
         self, choices: Sequence[NamedChoice], item: CompiledItem, path: Path, faults: list[LineFault]
     ) -> tuple[tuple[ResolvedChoice, ...], list[CartModifierGroup]]:
         """Return what the choices of an item are, and those that are known by their groups."""
+        names, scale, above = self._names, self._catalog.scale, self._steps[path]
         resolved: list[ResolvedChoice] = []
         known: dict[Key, tuple[int, list[LineItem]]] = {}
+        text: str | None = None
+        groups: Sequence[Key] = ()
         for index, choice in enumerate(choices):
-            pointer = f"{self._pointers[path]}/choices/{index}"
-            quantity = 1 if choice.quantity is None else choice.quantity
-            fits = self._names.find_groups(choice.group, item)
-            if len(fits) != 1:
-                faults.append(self._group_fault(choice.group, fits, item, f"{pointer}/group"))
+            steps, quantity = (*above, index), 1 if choice.quantity is None else choice.quantity
+            if choice.group != text:  # several options of one group stand together
+                text, groups = choice.group, names.find_groups(choice.group, item)
+            if len(groups) != 1:
+                faults.append(self._group_fault(choice.group, groups, item, f"{_pointer(steps)}/group"))
                 resolved.append(_unknown(quantity))
                 continue
-            (group_key,) = fits
-            group, group_id = self._catalog.groups[group_key], UUID(int=group_key)
-            fits = self._names.find_options(choice.option, group)
+            (group_key,) = groups
+            group, group_id = self._catalog.groups[group_key], _uuid(group_key)
+            fits = names.find_options(choice.option, group)
             if len(fits) != 1:
-                faults.append(self._option_fault(choice.option, fits, group, f"{pointer}/option"))
+                faults.append(self._option_fault(choice.option, fits, group, f"{_pointer(steps)}/option"))
                 resolved.append(_unknown(quantity, group_id, group))
                 self._open.add((path, group_id))
                 continue
             (key,) = fits
-            option, option_id = self._catalog.items[key], UUID(int=key)
+            option, option_id = self._catalog.items[key], _uuid(key)
             number, chosen = known.setdefault(group_key, (len(known), []))
             place = (*path, number, len(chosen))
-            self._pointers[place] = pointer
-            below, groups = self._read_choices(choice.choices or (), option, place, faults)
-            chosen.append(LineItem(item_id=option_id, modifier_groups=groups, quantity=quantity))
-            own = minor_to_decimal(group.choices[key], self._catalog.scale)
+            self._steps[place] = steps
+            below: tuple[ResolvedChoice, ...] = ()
+            parts: list[CartModifierGroup] = []
+            if choice.choices:
+                below, parts = self._read_choices(choice.choices, option, place, faults)
+            chosen.append(LineItem(item_id=option_id, modifier_groups=parts, quantity=quantity))
             resolved.append(
                 ResolvedChoice(
                     group_id=group_id,
@@ -248,15 +286,15 @@ class _Resolving:
                     option_id=option_id,
                     option=shown(option.name),
                     quantity=quantity,
-                    price=own,
+                    price=minor_to_decimal(group.choices[key], scale),
                     choices=below,
                 )
             )
-        groups = [
-            CartModifierGroup(modifier_group_id=UUID(int=key), line_items=chosen)
+        chosen_of = [
+            CartModifierGroup(modifier_group_id=_uuid(key), line_items=chosen)
             for key, (_, chosen) in known.items()
         ]
-        return tuple(resolved), groups
+        return tuple(resolved), chosen_of
 
     # --- faults of names
 
@@ -270,7 +308,7 @@ class _Resolving:
         listed = fits[:MAX_CANDIDATES] if fits else self._names.nearest_groups(text, item)
         groups = [(key, self._catalog.groups[key]) for key in listed]
         candidates = tuple(
-            Candidate(id=UUID(int=key), name=shown(group.name), rule=rule(group)) for key, group in groups
+            Candidate(id=_uuid(key), name=shown(group.name), rule=rule(group)) for key, group in groups
         )
         return _name_fault(
             text, "modifier group", shown(item.name) or "The item", len(fits), candidates, pointer
@@ -285,7 +323,7 @@ class _Resolving:
         item = self._catalog.items[key]
         section = self._names.sections.get(key) if with_section else None
         return Candidate(
-            id=UUID(int=key),
+            id=_uuid(key),
             name=shown(item.name),
             price=UNSET if own is None else minor_to_decimal(own, self._catalog.scale),
             section=section or UNSET,
@@ -311,7 +349,7 @@ class _Resolving:
         return LineFault(
             code=fault.code,
             message=self._message(fault),
-            pointer=self._pointer(fault),
+            pointer=self._pointer_to(fault),
             item_id=fault.item_id,
             modifier_group_id=fault.group_id,
             minimum=fault.minimum,
@@ -320,16 +358,16 @@ class _Resolving:
             more=more or UNSET,
         )
 
-    def _pointer(self, fault: CartFault) -> str:
+    def _pointer_to(self, fault: CartFault) -> str:
         path = fault.path
         if not path:
             return "/lines"
         if len(path) % 2 == 0:  # a group, whose choices needn't stand together
-            return f"{self._pointers[path[:-1]]}/choices"
+            return f"{_pointer(self._steps[path[:-1]])}/choices"
         if fault.member:
-            return self._pointers[path] + _MEMBERS[fault.member]
+            return _pointer(self._steps[path]) + _MEMBERS[fault.member]
         named = ("/item" if len(path) == 1 else "/option") if fault.code == UNAVAILABLE else ""
-        return self._pointers[path] + named
+        return _pointer(self._steps[path]) + named
 
     def _message(self, fault: CartFault) -> str:
         """Return the message with the names as agents see them."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -51,9 +51,28 @@ def find_unknown(body: bytes, kind: info.Type) -> tuple[str, ...]:
     if is_too_deep(body):
         return ()
     # The typed decoder says what is wrong.
+    shape = _shape_of(kind)
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        found.extend(islice(_unknown(repair(body).strip(), kind, ""), MAX_LISTED))
+        if shape is not None:
+            found.extend(islice(_unknown(repair(body).strip(), shape, ""), MAX_LISTED))
     return tuple(found)
+
+
+def refuses_unknown(kind: type[msgspec.Struct]) -> bool:
+    """Return whether a type, and those of all members below it, refuse members that they don't have."""
+    seen: set[type[msgspec.Struct]] = set()
+    waiting = [kind]
+    while waiting:
+        cls = waiting.pop()
+        if not cls.__struct_config__.forbid_unknown_fields:
+            return False
+        seen.add(cls)
+        for shape in _members((cls,)).values():
+            below = shape
+            while below is not None:
+                waiting += [struct for struct in below.structs if struct not in seen]
+                below = below.entries
+    return True
 
 
 def unknown_header(status: int, pointers: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
@@ -70,33 +89,45 @@ def unknown_header(status: int, pointers: tuple[str, ...]) -> list[tuple[bytes, 
     return [(b"x-unknown-members", value.encode())]
 
 
-def _unknown(text: bytes, kind: info.Type, pointer: str) -> Iterator[str]:
-    options = tuple(alternatives(kind))
-    # A variant's members are those of all variants: another reader chooses the one.
-    structs = tuple(option.cls for option in options if isinstance(option, info.StructType))
-    if structs and text[:1] == b"{":
-        known = _members(structs)
+class _Shape(NamedTuple):
+    """What a value may have below it: members of objects of these types, or entries of a list.
+
+    A variant's members are those of all variants: another reader chooses the one.
+    """
+
+    structs: tuple[type[msgspec.Struct], ...]
+    entries: "_Shape | None"
+
+
+def _unknown(text: bytes, shape: _Shape, pointer: str) -> Iterator[str]:
+    if shape.structs and text[:1] == b"{":
+        known = _members(shape.structs)
         for name, value in (read_dict(text, None) or {}).items():
-            at = f"{pointer}/{escape(name)}"
             if name not in known:
-                yield at[:MAX_POINTER]
+                yield f"{pointer}/{escape(name)}"[:MAX_POINTER]
             elif (inner := known[name]) is not None:
-                yield from _unknown(value, inner, at)
-    elif text[:1] == b"[":
-        for option in options:
-            if isinstance(option, info.ListType):
-                for index, entry in enumerate(read_entries(text, MAX_ENTRIES) or ()):
-                    yield from _unknown(entry, option.item_type, f"{pointer}/{index}")
+                yield from _unknown(value, inner, f"{pointer}/{escape(name)}")
+    elif shape.entries is not None and text[:1] == b"[":
+        for index, entry in enumerate(read_entries(text, MAX_ENTRIES) or ()):
+            yield from _unknown(entry, shape.entries, f"{pointer}/{index}")
 
 
 @cache
-def _members(structs: tuple[type[msgspec.Struct], ...]) -> dict[str, info.Type | None]:
-    """Return the members of all structs with their types; None for the tag that tells them apart."""
-    found: dict[str, info.Type | None] = {}
+def _members(structs: tuple[type[msgspec.Struct], ...]) -> dict[str, _Shape | None]:
+    """Return the members of all structs with what is below them; None if nothing is, as for the tag of a variant."""
+    found: dict[str, _Shape | None] = {}
     for cls in structs:
         struct = info.type_info(cls)
         assert isinstance(struct, info.StructType)
-        found |= {field.encode_name: field.type for field in struct.fields}
+        found |= {field.encode_name: _shape_of(field.type) for field in struct.fields}
         if struct.tag_field is not None:
             found[struct.tag_field] = None
     return found
+
+
+def _shape_of(kind: info.Type) -> _Shape | None:
+    options = tuple(alternatives(kind))
+    structs = tuple(option.cls for option in options if isinstance(option, info.StructType))
+    lists = (_shape_of(option.item_type) for option in options if isinstance(option, info.ListType))
+    entries = next(filter(None, lists), None)
+    return _Shape(structs, entries) if structs or entries else None

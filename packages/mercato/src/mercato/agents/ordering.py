@@ -18,12 +18,12 @@ from mercato.features.stores.model import StoreNotFound
 from mercato.http.calls import operation_of
 from mercato.services import Services
 from mercato_catalog.carts.errors import ItemUnavailable
-from mercato_catalog.carts.ordering import Resolution, resolve
+from mercato_catalog.carts.ordering import Resolution, numbered, resolve
 from mercato_contract.carts import CartAmounts
 from mercato_contract.ordering import Candidate, LineFault, NamedLine, ResolvedChoice, ResolvedLine
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import ValidationFailed
-from mercato_contract.wire import Wire, as_json
+from mercato_contract.wire import Wire, as_json, uuid_text
 
 tools: Final = Tools(Surface.MARKETFRONT)
 
@@ -50,7 +50,7 @@ async def resolve_lines(app: Services, store_id: UUID, lines: Sequence[NamedLine
         store_id=store.id,
         catalog_set_id=store.catalog_set_id,
         sold_out=frozenset(store.unavailable_at(app.clock())) if store.sold_out else frozenset(),
-        new_id=app.new_id,
+        new_id=numbered(),  # an order's are made when it is validated
     )
     if found.cart is None:
         raise _refusal_of(found, lines)
@@ -60,14 +60,14 @@ async def resolve_lines(app: Services, store_id: UUID, lines: Sequence[NamedLine
 # --- prices ---------------------------------------------------------------------------------------
 
 
-class PriceCart(Wire):
+class PriceCart(Wire, forbid_unknown_fields=True):
     """The arguments of price_cart."""
 
     store_id: UUID
     lines: Lines
 
 
-class PricedChoice(Wire):
+class PricedChoice(Wire, gc=False):
     """A choice. `price` is that of one unit, before free units; `choices` are of the same form."""
 
     group: str
@@ -78,7 +78,7 @@ class PricedChoice(Wire):
     choices: list[Any] | UnsetType = UNSET
 
 
-class PricedLine(Wire, kw_only=True):
+class PricedLine(Wire, kw_only=True, gc=False):
     """A line without a fault. Names and choices are left out of an answer that has no room for them."""
 
     item_id: UUID
@@ -109,7 +109,7 @@ def render_lines(priced: PricedLines) -> str:
 def render_line(line: PricedLine) -> str:
     """Return a line as text, with its choices below."""
     choices = "".join(f"\n  {_text_of_choice(choice)}" for choice in line.choices or ())
-    return f"- {line.quantity} x {line.name} [{line.item_id}] {line.total}{choices}"
+    return f"- {line.quantity} x {line.name} [{uuid_text(line.item_id)}] {line.total}{choices}"
 
 
 def _text_of_choice(choice: PricedChoice) -> str:
@@ -123,13 +123,30 @@ def priced_lines(found: Resolution, *, most: int = SMALL) -> PricedLines:
     assert found.cart is not None
     assert found.cart.amounts is not UNSET
     whole = PricedLines(lines=list(map(_priced, found.lines)), amounts=found.cart.amounts)
-    if _size(whole, render_lines(whole)) <= most:
+    if sum(map(_bound, whole.lines)) <= most - ENVELOPE or _fits(whole, most):
         return whole
     plain = replace(whole, lines=[replace(line, choices=UNSET) for line in whole.lines])
-    if _size(plain, render_lines(plain)) <= most:
+    if _fits(plain, most):
         return plain
     least = [replace(line, name=UNSET, choices=UNSET, unit_price=UNSET) for line in whole.lines]
     return replace(whole, lines=least)
+
+
+def _fits(priced: PricedLines, most: int) -> bool:
+    return _size(priced, render_lines(priced)) <= most
+
+
+_LETTER: Final = 8
+"""Bytes of a letter, at most, in JSON and in text; an escape such as \\" has two of the four."""
+
+_AROUND: Final = 300
+"""Bytes of a line or choice beside its names, at most, in JSON and in text: ids, quantities, amounts."""
+
+
+def _bound(line: PricedLine | PricedChoice) -> int:
+    """Return how many bytes a line or choice has at most, without measuring it."""
+    letters = len(line.name or "") if isinstance(line, PricedLine) else len(line.group) + len(line.option)
+    return _AROUND + _LETTER * letters + sum(map(_bound, line.choices or ()))
 
 
 def _priced(line: ResolvedLine) -> PricedLine:

@@ -6,6 +6,7 @@ of the API. What it answers is written twice: as text for a model to read, and a
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, TypeVar, get_args
@@ -14,14 +15,14 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from msgspec.inspect import type_info
+from msgspec.inspect import Type, type_info
 
 from mercato.agents.schemas import input_schema, output_schema
 from mercato.features.partners.model import Surface
 from mercato.http.calls import api_head, perform
 from mercato.http.operations import Call, Operation, Rate
 from mercato_contract.decoding import Decoder
-from mercato_contract.decoding.unknown import find_unknown
+from mercato_contract.decoding.unknown import find_unknown, refuses_unknown
 from mercato_contract.member_hints import member_hint
 from mercato_contract.problems import Reason
 from mercato_contract.refusals import Problem, ValidationFailed
@@ -160,10 +161,25 @@ class Tool:
     def _decode(self) -> Decoder[Any]:
         return Decoder(self.takes)
 
+    @cached_property
+    def _info(self) -> Type:
+        return type_info(self.takes)
+
+    @cached_property
+    def _read(self) -> Callable[[bytes], Wire]:
+        return msgspec.json.Decoder(self.takes).decode
+
+    @cached_property
+    def _refuses_unknown(self) -> bool:
+        """Whether the types of all arguments refuse what they don't have: then what was read needs no second look."""
+        return refuses_unknown(self.takes)
+
     def decode(self, arguments: bytes) -> Wire:
         """Return the arguments. Raises InvalidRequest, ValidationFailed, also for one that the tool doesn't have."""
-        decoded: Wire = self._decode(arguments)
-        unknown = find_unknown(arguments, type_info(self.takes))
+        if self._refuses_unknown:
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                return self._read(arguments)
+        unknown = find_unknown(arguments, self._info)
         if unknown:
             faults = [(member_hint(self.takes, pointer), pointer) for pointer in unknown]
             # Nothing is ignored: what was meant by it would be lost in silence.
@@ -178,6 +194,7 @@ class Tool:
             raise ValidationFailed(
                 f"{self.name} doesn't take every argument that was sent: see errors.", errors=reasons
             )
+        decoded: Wire = self._decode(arguments)
         return decoded
 
     @cached_property
