@@ -7,15 +7,21 @@ type Public =
   | "docsAsset"
   | "errorPage"
   | "getAccessToken"
+  | "getAgentsPage"
+  | "getAuthorizationServer"
   | "getCatalogSetSchema"
   | "getLlms"
   | "getOpenapi"
+  | "getProtectedResource"
   | "healthz"
   | "metrics"
   | "readyz";
 
+/** The agents' door, which clients of the Model Context Protocol call. */
+type Door = "sendMcpMessage";
+
 /** The id of an operation that takes a partner's key. */
-export type OperationId = Exclude<keyof operations, `${keyof webhooks}Webhook` | Public>;
+export type OperationId = Exclude<keyof operations, `${keyof webhooks}Webhook` | Public | Door>;
 
 type Verb = "delete" | "get" | "post" | "put";
 type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : false) : false;
