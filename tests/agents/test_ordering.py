@@ -93,6 +93,16 @@ async def test_an_agent_goes_from_find_stores_to_a_cancelled_order(
     assert await buyer.call("place_order", quoteId=quote["quoteId"], total="6.80") == placed
 
 
+async def test_the_lines_of_every_order_have_ids_of_their_own(buyer: Agent, sells: Trade):
+    ids: list[str] = []
+    for _ in range(2):
+        quote = await buyer.call("quote_order", **order_of(sells))
+        placed = await buyer.call("place_order", quoteId=quote["quoteId"], total="5.80")
+        order = (await sells.front.get(f"/v1/marketfront/orders/{placed['order']['orderId']}")).json()
+        ids += [line["lineItemId"] for line in order["cart"]["lineItems"]]
+    assert len(set(ids)) == 2
+
+
 async def test_twenty_calls_at_once_place_one_order_and_get_the_same_answer(buyer: Agent, sells: Trade):
     quote = await buyer.call("quote_order", **order_of(sells))
     answers = await asyncio.gather(

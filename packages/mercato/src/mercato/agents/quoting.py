@@ -110,14 +110,13 @@ async def quote_order(call: ToolCall[QuoteOrder]) -> QuotedOrder:
     """
     asked, app = call.body, call.app
     found = await resolve_lines(app, asked.store_id, asked.lines)
-    assert found.cart is not None
     context = ClientContext(
         ip=call.head.address[:64],
         user_agent=call.headers.get(b"user-agent", b"").decode("latin-1")[:1000],
     )
     order = as_json(
         {
-            "cart": found.cart,
+            "cart": found.order_cart,
             "clientContext": context,
             "fulfillment": _fulfillment_of(asked),
             "amounts": {"tip": asked.tip},
