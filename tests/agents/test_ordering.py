@@ -68,7 +68,7 @@ async def test_an_agent_goes_from_find_stores_to_a_cancelled_order(
     assert (line["name"], line["total"], line["faults"]) == ("Tea", "5.80", [])
     placed = await buyer.call("place_order", quoteId=quote["quoteId"], total="6.80")
     assert (placed["status"], placed["total"]) == ("placed", "6.80")
-    assert "Test Store accepted the order A-1" in placed["sentence"]
+    assert placed["sentence"] == "The order A-1 at Test Store is placed. Total 6.80 USD."
     assert placed["order"]["lines"] == [
         {
             "itemId": TEA,

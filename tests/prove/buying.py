@@ -1,6 +1,7 @@
 """The storefront's customers: validate, place under a key until there is an answer, repeat requests, misuse keys."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -21,6 +22,8 @@ STORES: Final = "/v1/marketfront/stores"
 DELIVERIES: Final = "/v1/marketfront/webhook-deliveries"
 
 _WITH_TOKEN: Final = 0.6
+_QUOTED: Final = 0.6
+"""Of those without a token, how many an agent orders by a quote."""
 _TWICE_AT_ONCE: Final = 0.15
 _LEFT_ALONE: Final = 0.12
 _ASKED_AGAIN: Final = 0.2
@@ -55,7 +58,9 @@ class Buying:
         token = await self._validated(me, order) if me.rng.random() < _WITH_TOKEN else None
         if token is not None:
             order["validatedOrderToken"] = token
-        self.records.keys[key] = KeyHistory(order, token, by_agent=me.key == self.agent_key)
+        quote = await self._quoted(me, order) if token is None and me.rng.random() < _QUOTED else None
+        by_agent = me.key == self.agent_key
+        self.records.keys[key] = KeyHistory(order, token, by_agent=by_agent, quote=quote)
         if me.rng.random() < _LEFT_ALONE:
             # The customer closes the page, or cancels at once; the order's outcome is read at the end of the round.
             await self.ask_once(me, key)
@@ -118,7 +123,10 @@ class Buying:
         history = self.records.keys[key]
         if history.by_agent:
             me = replace(me, key=self.agent_key)
-        answer = await me.once("POST", f"{ORDERS}/place", history.body, Idempotency_Key=key)
+        if history.quote is None:
+            answer = await me.once("POST", f"{ORDERS}/place", history.body, Idempotency_Key=key)
+        else:
+            answer = await self._call(me, "place_order", history.quote)
         if answer is None:
             return None
         told = answer.json().get("orderId")
@@ -137,6 +145,56 @@ class Buying:
                 return said["validatedOrderToken"] if said["isValid"] else None
             await me.pause(answer)
         return None
+
+    async def _quoted(self, me: Partner, order: Any) -> dict[str, Any] | None:
+        """Return the arguments that place an order that an agent has quoted; None if it can't be quoted.
+
+        An agent that gets no answer quotes again: that places nothing.
+        """
+        arguments = {
+            "storeId": order["cart"]["storeId"],
+            "lines": [_named(line) for line in order["cart"]["lineItems"]],
+            "fulfillment": {"mode": "PICKUP"},
+            "customer": order["customer"],
+        }
+        for _ in range(4):
+            answer = await self._call(me, "quote_order", arguments)
+            if answer is not None and answer.status < HTTPStatus.BAD_REQUEST:
+                quote = answer.json()
+                card = {"payment": order["payment"]} if "payment" in order else {}
+                return {"quoteId": quote["quoteId"], "total": quote["total"]} | card
+            if answer is not None and not answer.is_retryable:
+                return None
+            await me.pause(answer)
+        return None
+
+    @staticmethod
+    async def _call(me: Partner, tool: str, arguments: dict[str, Any]) -> Answer | None:
+        """Call a tool; return what it answers as the API would: 201 with the orderId, or a problem."""
+        message = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": tool, "arguments": arguments},
+        }
+        answer = await me.once("POST", "/mcp", message, MCP_Protocol_Version="2025-11-25")
+        if answer is None or answer.status != HTTPStatus.OK:
+            return answer
+        result = answer.json()["result"]
+        said = result["structuredContent"]
+        status = said["status"] if result["isError"] else HTTPStatus.CREATED
+        order_id = {"orderId": said["order"]["orderId"]} if "order" in said else {}
+        return replace(answer, status=status, body=json.dumps(said | order_id, sort_keys=True).encode())
+
+
+def _named(line: Any) -> dict[str, Any]:
+    """Return a line of a cart as agents send it."""
+    choices = [
+        {"group": group["modifierGroupId"], "option": chosen["itemId"], "quantity": chosen["quantity"]}
+        for group in line["modifierGroups"]
+        for chosen in group["lineItems"]
+    ]
+    return {"item": line["itemId"], "quantity": line["quantity"], "choices": choices}
 
 
 def _order(me: Partner, shop: Shop, store: Any, key: str) -> dict[str, Any]:

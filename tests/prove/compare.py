@@ -71,7 +71,11 @@ def each_key_has_one_order(records: Records) -> Found:
                 yield Violation(
                     "lost", "the reply names another order than the key created", f"{key} {order_id}"
                 )
-        elif code not in EXPECTED and not (code == "OTHER" and _is_denied(records, key)):
+        elif code not in EXPECTED and not (
+            (code == "OTHER" and _is_denied(records, key))
+            # An agent quotes again; its quote has ended.
+            or (code == "PAYMENT_FAILED" and history.quote is not None)
+        ):
             yield Violation("differs", f"an order was refused with {status} {code}", key)
         elif any(order.answer != "given_up" for order in made):
             yield Violation(

@@ -127,6 +127,8 @@ class KeyHistory:
     """Ids of orders in the answers to this key."""
     by_agent: bool = False
     """The request is made with the key of an agent."""
+    quote: dict[str, Any] | None = None
+    """The arguments of place_order, if an agent orders by a quote: then the key is that of the customer alone."""
 
     @property
     def pinned(self) -> list[tuple[int, bytes]]:

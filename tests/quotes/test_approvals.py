@@ -16,6 +16,7 @@ from tests.quotes.quoting import Quoting
 from tests.service import MerchantServer
 from tests.stored import text_of
 
+from mercato.features.orders.errors import SpendLimitExceeded
 from mercato.features.orders.idempotency import PlacedOrder
 from mercato.features.orders.privacy import erase_all
 from mercato.features.partners import credentials
@@ -135,14 +136,17 @@ async def test_only_orders_above_the_rules_amount_need_approval(here: Quoting, s
 
 
 async def test_an_approval_raises_no_limit(here: Quoting, shop: MerchantServer):
-    rule = {"name": "Poor", "currency": "USD", "maximumDay": "6.00", "approval": "always"}
+    rule = {"name": "Poor", "currency": "USD", "maximumDay": "11.00", "approval": "always"}
     other = Quoting(await trade(here.trade.mercato, shop), here.time)
     other.trade.front = (await assistant(other.trade, rule)).client
-    asked_for = [await opened(other) for _ in range(2)]
-    for _, browser, page in asked_for:
-        shown = await browser.press(page, "Place order")
-    assert "may spend at most 6.00 USD a day" in shown.root.text
+    (_, browser, first), (_, _, second) = [await opened(other) for _ in range(2)]
+    assert (await browser.press(first, "Place order")).heading == "The order is placed"
+    shown = await browser.press(second, "Place order")
+    assert "may spend at most 11.00 USD a day" in shown.root.text
     assert len(await other.orders()) == 1
+    # Nobody is asked about what would be refused.
+    with pytest.raises(SpendLimitExceeded):
+        await other.place(await other.quote())
 
 
 # --- the page ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import select
 from structlog.testing import capture_logs
+from tests.api.agent_keys import assistant
 from tests.api.trade import ADDRESS, CUSTOMER, Time, trade
 from tests.catalog.documents import TEA, cafe
 from tests.quotes.quoting import Quoting
@@ -228,6 +229,20 @@ async def test_another_key_of_the_partner_places_no_quote_but_gets_the_answer_to
     assert found.order.id == first.order_id
 
 
+async def test_an_agent_neither_reads_nor_places_the_quotes_and_orders_of_another(here: Quoting):
+    first, second = [(await assistant(here.trade, name=name)).client for name in ("One", "Two")]
+    quote = await here.quote(client=first)
+    with pytest.raises(QuoteNotFound):
+        await here.find(quote, client=second)
+    await here.placed(quote, client=first)
+    with pytest.raises(QuoteNotFound):
+        await here.find(quote, client=second)
+    with pytest.raises(QuoteNotFound):
+        await here.place(quote, client=second)
+    # The storefront's own key sees the orders of its agents.
+    assert (await here.find(quote)).order is not None
+
+
 async def another_key(here: Quoting) -> Client:
     """Return a client with another key of the same storefront."""
     app, front = here.trade.mercato.app, here.trade.front
@@ -287,7 +302,9 @@ async def test_a_payment_that_failed_leaves_no_second_order_of_the_quote(here: Q
     for _ in range(2):
         refused = await here.place(quote, payment=CARD)
         assert isinstance(refused, RefusedOrder)
-        problems.append((refused.problem.error_code, refused.problem.order_id))
+        assert not refused.problem.retryable
+        assert "quote the order again" in (refused.problem.detail or "")
+        problems.append((refused.problem.error_code, refused.problem.timestamp))
     assert len(set(problems)) == 1
     assert problems[0][0] == "PAYMENT_FAILED"
     found = await here.find(quote)

@@ -47,7 +47,7 @@ from mercato_contract.orders import (
 from mercato_contract.pages import cursor_of
 from mercato_contract.placements import Amounts, OrderLine, PickupFulfillment
 from mercato_contract.refusals import InvalidRequest
-from mercato_contract.stores import FulfillmentMode, OrderHandling
+from mercato_contract.stores import FulfillmentMode
 from mercato_contract.wire import Wire, redacted, rfc3339
 
 tools: Final = Tools(Surface.MARKETFRONT)
@@ -362,19 +362,12 @@ async def _waiting(call: ToolCall[Any], approval: ApprovalRequest, status: Order
 async def _placed(app: Services, order: Order, *, quote_id: UUID) -> OrderAnswer:
     """Return the answer to a placement: the same for every repeat, however much later."""
     store = await app.cache.find(order.store_id)
-    name = "The store" if store is None else plain(store.name)
-    number = order.partner_order_id or str(order.order_id)
-    match None if store is None else store.handling:
-        case OrderHandling.MANUAL:
-            done = f"{name} has the order {number}; a person there must still accept it"
-        case OrderHandling.AUTOMATIC:
-            done = f"The order {number} is placed; the service accepted it for {name}, which wasn't asked"
-        case _:
-            done = f"{name} accepted the order {plain(number)}"
+    place = "" if store is None else f" at {plain(store.name)}"
+    number = plain(order.partner_order_id or str(order.order_id))
     ready = "" if order.estimated_ready_at is None else f"; it should be ready at {order.estimated_ready_at}"
     return OrderAnswer(
         status=OrderStage.PLACED,
-        sentence=f"{done}{ready}. Total {order.amounts.total} {order.amounts.currency}.",
+        sentence=f"The order {number}{place} is placed{ready}. Total {order.amounts.total} {order.amounts.currency}.",
         total=order.amounts.total,
         currency=order.amounts.currency,
         quote_id=quote_id,

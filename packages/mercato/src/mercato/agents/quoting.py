@@ -61,6 +61,7 @@ class Recipient(Wire):
     first_name: str
     last_name: str
     phone: str
+    partner_user_id: str | None = None
 
 
 class QuoteOrder(Wire, kw_only=True):

@@ -128,6 +128,8 @@ class KeyedRequest:
 
     `sent` is the request as it was sent, `meaning` what it means. Only their hashes under the first of `secrets` are
     stored, because a plain hash would let a card's token be guessed. The other secrets are earlier ones.
+
+    `is_final`: the key is for one order, so a refusal is pinned also if another order could succeed.
     """
 
     partner_id: UUID
@@ -136,6 +138,7 @@ class KeyedRequest:
     sent: bytes = field(repr=False)
     meaning: bytes = field(repr=False)
     lease: timedelta
+    is_final: bool = False
 
     @cached_property
     def columns(self) -> dict[str, bytes]:

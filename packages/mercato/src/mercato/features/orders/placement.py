@@ -170,7 +170,9 @@ class Placements(Struct, frozen=True):
         )
         return await self.place_keyed(caller, request, keyed, trace=trace, make_origin=make_origin)
 
-    def keyed(self, caller: Caller, key: str, *, sent: bytes, meaning: bytes) -> KeyedRequest:
+    def keyed(
+        self, caller: Caller, key: str, *, sent: bytes, meaning: bytes, is_final: bool = False
+    ) -> KeyedRequest:
         """Return what tells the repeats of a request from other requests with its key."""
         return KeyedRequest(
             partner_id=caller.partner_id,
@@ -179,6 +181,7 @@ class Placements(Struct, frozen=True):
             sent=sent,
             meaning=meaning,
             lease=self.lease,
+            is_final=is_final,
         )
 
     async def place_keyed(
@@ -512,7 +515,7 @@ class Placements(Struct, frozen=True):
         problem: Problem,
         order: OrderRow | None = None,
     ) -> RefusedOrder:
-        """Return the refusal. It is pinned to the key unless a repeat may succeed."""
+        """Return the refusal. It is pinned to the key unless a repeat may succeed, and may make another order."""
         now, origin = self.clock(), context.make_origin()
         detail, content = detail_of(problem, origin, at=now), b""
         if order is None:
@@ -520,7 +523,7 @@ class Placements(Struct, frozen=True):
         else:
             detail, content = replace(detail, order_id=order.id), order.content
         refused = RefusedOrder(detail, origin.format)
-        if problem.retryable:
+        if problem.retryable and not context.keyed.is_final:
             await idempotency.free(tx, claim, now=now)
         else:
             await idempotency.pin(tx, claim, refused, order_content=content)

@@ -216,25 +216,27 @@ class Quotes(Struct, frozen=True, kw_only=True):
         try:
             if content is None:
                 refused = RefusePlan(self._refusal(quote), quote.id)
-                return await self.placements.resume(
+                outcome = await self.placements.resume(
                     caller, keyed, refused, trace=trace, make_origin=make_origin
                 )
-            return await self.placements.place_keyed(
-                caller,
-                replace(content.request, payment=payment),
-                keyed,
-                trace=trace,
-                make_origin=make_origin,
-                on_stored=self._set_placed(quote, leaves),
-                approved=QuoteState.PENDING in leaves,
-            )
+            else:
+                outcome = await self.placements.place_keyed(
+                    caller,
+                    replace(content.request, payment=payment),
+                    keyed,
+                    trace=trace,
+                    make_origin=make_origin,
+                    on_stored=self._set_placed(quote, leaves),
+                    approved=QuoteState.PENDING in leaves,
+                )
         except TokenExpired:
             raise QuoteExpired(quote) from None
         except OrderAlreadyPlaced:
-            # The order's key is free again: it is more than a day old, or the store's refusal could be temporary.
-            return await self._outcome_of_order(caller, quote, make_origin)
+            # The order's key is more than a day old.
+            outcome = await self._outcome_of_order(caller, quote, make_origin)
         except IdempotencyKeyReused as reused:
             raise _other_payment(reused) from None
+        return _final(outcome)
 
     async def until_decided(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
         """Repeat the attempt while another request is placing the same order, for as long as that may take."""
@@ -254,7 +256,7 @@ class Quotes(Struct, frozen=True, kw_only=True):
     ) -> KeyedRequest:
         """Return what tells repeats apart: the quote and the payment, so that it outlives the quote's content."""
         sent = quote.id.bytes + canonical_payment(payment)
-        return self.placements.keyed(caller, _KEY.format(quote.id), sent=sent, meaning=sent)
+        return self.placements.keyed(caller, _KEY.format(quote.id), sent=sent, meaning=sent, is_final=True)
 
     def _set_placed(self, quote: QuoteRow, leaves: Collection[QuoteState]) -> OnStored:
         async def set_placed(tx: Write, order_id: UUID) -> None:
@@ -324,11 +326,16 @@ class Quotes(Struct, frozen=True, kw_only=True):
     # --- reading ----------------------------------------------------------------------------------
 
     async def find(self, caller: Caller, quote_id: UUID) -> FoundQuote:
-        """Return what became of a quote of the caller's partner; its order is found for ever. Raises QuoteNotFound."""
+        """Return what became of a quote of the caller's partner; its order is found for ever. Raises QuoteNotFound.
+
+        An agent finds its own quotes and orders alone.
+        """
         quote = await self._find(quote_id)
-        if quote is not None and quote.partner_id != caller.partner_id:
+        if quote is not None and (quote.partner_id != caller.partner_id or not _may_read(caller, quote)):
             quote = None
         order = await self.find_order(caller.partner_id, quote_id, quote)
+        if order is not None and not _may_see(caller, order):
+            order = None
         if quote is None and order is None:
             raise QuoteNotFound(quote_id)
         approval = None
@@ -345,12 +352,15 @@ class Quotes(Struct, frozen=True, kw_only=True):
         """Return a quote that the caller may place, or whose order it may see. Raises QuoteNotFound.
 
         Only the key that got a quote places it: its limits and approvals are the ones that hold. An order that was
-        placed is its partner's, so that a key that was rolled meanwhile doesn't place another one.
+        placed is its partner's, or its agent's, so that a key that was rolled meanwhile doesn't place another one.
         """
         quote = await self._find(quote_id)
         if quote is None or quote.partner_id != caller.partner_id:
             raise QuoteNotFound(quote_id)
-        if quote.key_id != caller.key_id and quote.state is not QuoteState.PLACED:
+        if quote.key_id == caller.key_id:
+            return quote
+        order = await self.find_order(caller.partner_id, quote_id, quote)
+        if order is None or not _may_see(caller, order):
             raise QuoteNotFound(quote_id)
         return quote
 
@@ -386,6 +396,16 @@ class Quotes(Struct, frozen=True, kw_only=True):
         return msgspec.Raw(self.vault.open(quote.payment, context=_payment(quote.id)).encode())
 
 
+def _final(outcome: OrderOutcome) -> OrderOutcome:
+    """Return an outcome that no repeat changes: a quote is for one order, also if its store refused that one."""
+    if not isinstance(outcome, RefusedOrder) or not outcome.problem.retryable:
+        return outcome
+    detail = f"{outcome.problem.detail} This quote's order has ended: quote the order again to try once more."
+    return replace(
+        outcome, problem=replace(outcome.problem, retryable=False, retry_after=None, detail=detail)
+    )
+
+
 def open_content(vault: Vault, quote: QuoteRow) -> QuoteContent | None:
     """Return the quote's content; None if it is erased, or sealed with a key that is gone."""
     if quote.content is None:
@@ -394,6 +414,16 @@ def open_content(vault: Vault, quote: QuoteRow) -> QuoteContent | None:
         return _content.decode(vault.open(quote.content, context=_order(quote.id)))
     except VaultError:
         return None
+
+
+def _may_read(caller: Caller, quote: QuoteRow) -> bool:
+    """Return whether the caller may read a quote of its partner: an agent reads what its own key got."""
+    return caller.agent is None or quote.key_id == caller.key_id
+
+
+def _may_see(caller: Caller, order: OrderRow) -> bool:
+    """Return whether the caller may see an order of its partner: an agent sees its own."""
+    return caller.agent is None or order.agent_id == caller.agent.id
 
 
 def _order(quote_id: UUID) -> str:
