@@ -96,8 +96,9 @@ test("the type of an event says what its data is", () => {
       }
       case "order.created":
       case "order.updated": {
-        const changed: types.OrderEventData = event.data;
-        return `order ${changed.sequence}`;
+        // A storefront's, or that of a merchant that isn't called.
+        const changed = event.data;
+        return "sequence" in changed ? `order ${changed.sequence}` : `order ${changed.orderHandling}`;
       }
       case "catalog.sync.succeeded":
       case "catalog.sync.failed": {
