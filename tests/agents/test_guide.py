@@ -21,7 +21,7 @@ async def test_the_page_for_agents_is_short_and_what_it_names_exists(mercato: Se
     text = answer.body.decode()
     assert f"POST {mercato.base}/mcp" in text
     named = set(re.findall(r"`([a-z]+_[a-z]+)`", text)) - {"approval_required"}
-    assert named >= set(TOOLS[Surface.MARKETFRONT])
+    assert named == set(TOOLS[Surface.MARKETFRONT])
     codes = re.findall(r"^\| `([A-Z_]+)`", text, re.MULTILINE)
     assert len(codes) == 5
     assert set(codes) <= PROBLEMS.keys()

@@ -12,6 +12,7 @@ from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from mercato.agents.registry import TOOLS
 from mercato.agents.tools import LARGE, SMALL
 from mercato.features.partners.model import PartnerKind, Surface
+from mercato.http.operations import Access
 from mercato.platform.db.audit import list_entries
 
 UNKNOWN = "0190f5fe-7e3b-7ccc-8000-0000000000ff"
@@ -217,3 +218,12 @@ def test_every_tool_of_merchants_is_there():
         "list_stores", "get_store", "set_store_status", "set_item_availability", "list_orders", "get_order",
         "update_order", "get_catalog_problems", "check_catalog", "list_failed_webhooks", "redeliver_webhook",
     }  # fmt: skip
+
+
+def test_a_tool_carries_out_what_its_key_may():
+    access = {Surface.COMMERCE: Access.COMMERCE, Surface.MARKETFRONT: Access.MARKETFRONT}
+    for surface, tools in TOOLS.items():
+        for tool in tools.values():
+            for operation in tool.operations:
+                assert operation.access in {access[surface], Access.PUBLIC}, tool.name
+                assert operation.for_agents or surface is Surface.COMMERCE, tool.name

@@ -1,7 +1,6 @@
 """Stores for agents of storefronts: find them."""
 
 from typing import Annotated, Final
-from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -58,7 +57,7 @@ class FindStores(Wire):
 class FoundStore(Wire, kw_only=True):
     """A store. `distance` in metres; `minimum` is the least amount of an order, in the store's currency."""
 
-    store_id: UUID
+    store_id: str
     name: str
     description: str | UnsetType = UNSET
     address: str | UnsetType = UNSET
@@ -82,7 +81,7 @@ class FoundStores(Wire, kw_only=True):
 
 
 class _Store(Wire, kw_only=True):
-    store_id: UUID
+    store_id: str
     name: str
     description: str | UnsetType = UNSET
     timezone: str
@@ -109,17 +108,17 @@ def line_of(store: FoundStore) -> str:
         hours = "open" if store.closes_at is None else f"open until {store.closes_at}"
     else:
         hours = "closed" if store.opens_at is None else f"closed until {store.opens_at}"
-    parts = [
-        f"{store.name} [{store.store_id}]",
-        hours,
-        "" if store.distance is UNSET else f"{store.distance:.0f} m away",
-        " or ".join(mode.value for mode in store.fulfillment),
-        "" if store.minimum is UNSET else f"minimum {store.minimum}",
-        ", ".join(store.categories),
-        store.address or "",
-        store.description or "",
-    ]
-    return "- " + "; ".join(part for part in parts if part)
+    line = f"- {store.name} [{store.store_id}]; {hours}"
+    if store.distance is not UNSET:
+        line += f"; {store.distance:.0f} m away"
+    line += f"; {' or '.join(store.fulfillment)}"
+    if store.minimum is not UNSET:
+        line += f"; minimum {store.minimum}"
+    if store.categories:
+        line += f"; {', '.join(store.categories)}"
+    if store.address is not UNSET:
+        line += f"; {store.address}"
+    return line if store.description is UNSET else f"{line}; {store.description}"
 
 
 def render_stores(found: FoundStores) -> str:

@@ -120,7 +120,7 @@ class ToolCall(Call[Input, None]):
             self.app,
             self.caller,
             operation,
-            head=api_head(self.head, key),
+            head=self.head if key is None else api_head(self.head, key),
             action=self.action,
             body=b"" if body is None else as_json(body),
             query=query,
@@ -176,7 +176,8 @@ class Tool:
 
     def decode(self, arguments: bytes) -> Wire:
         """Return the arguments. Raises InvalidRequest, ValidationFailed, also for one that the tool doesn't have."""
-        if self._refuses_unknown:
+        # A NUL character is legal JSON, but nothing can hold it.
+        if self._refuses_unknown and b"\\u0000" not in arguments:
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 return self._read(arguments)
         unknown = find_unknown(arguments, self._info)
@@ -267,6 +268,10 @@ def query_of(**parameters: object) -> bytes:
     return urlencode(sent).encode()
 
 
+_MOST_OF_JSON: Final = 2.5
+"""Times the bytes of entries in JSON that they and their lines never have together."""
+
+
 def take_within(
     entries: Iterable[Entry], line_of: Callable[[Entry], str], *, most: int
 ) -> tuple[list[Entry], bool]:
@@ -274,10 +279,14 @@ def take_within(
 
     The first entry is always taken: it is bounded by its members.
     """
+    found = list(entries)
+    # A line says what the entry's JSON says, with fewer words around it. Most lists are far from their bound.
+    if ENVELOPE + _MOST_OF_JSON * len(as_json(found)) <= most:
+        return found, False
     taken: list[Entry] = []
     size = ENVELOPE
-    for entry in entries:
-        size += len(as_json(entry)) + len(as_json(line_of(entry))) + 2
+    for entry in found:
+        size += len(as_json(entry)) + _bytes_in_json(line_of(entry))
         if taken and size > most:
             return taken, True
         taken.append(entry)
@@ -287,3 +296,8 @@ def take_within(
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(map(str.title, rest))
+
+
+def _bytes_in_json(line: str) -> int:
+    """Return the bytes of a line of text in JSON, and of its end. Line feeds are its only control characters."""
+    return len(line.encode()) + line.count('"') + line.count("\\") + line.count("\n") + len("\\n,")
