@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from hmac import compare_digest
 from typing import Final
 from uuid import UUID
 
@@ -119,7 +120,8 @@ class ApprovalSecrets(Struct, frozen=True):
     def find(self, quote: QuoteRow) -> str:
         """Return the secret of a quote's approval page."""
         made = [_secret(key, quote.id) for key in self.keys]
-        return next((secret for secret in made if self.hash_of(secret) == quote.approval), made[0])
+        stored = quote.approval or b""
+        return next((secret for secret in made if compare_digest(self.hash_of(secret), stored)), made[0])
 
     @staticmethod
     def hash_of(secret: str) -> bytes:
