@@ -96,6 +96,7 @@ async def variables(mercato: Service, shop: MerchantServer) -> dict[str, str]:
     run = await mercato.run(here.pos, here.store["storeId"], shop.host(cafe()))
     store = (await here.pos.get(f"/v1/commerce/stores/{here.store['storeId']}")).json()
     deliveries = (await here.pos.get("/v1/commerce/webhook-deliveries")).json()["deliveries"]
+    agent = (await client.post("/v1/marketfront/agents", {"name": "Lunch"})).json()
     return {
         "baseUrl": "",
         "commerceKey": here.pos.key or "",
@@ -108,6 +109,7 @@ async def variables(mercato: Service, shop: MerchantServer) -> dict[str, str]:
         "orderId": order["orderId"],
         "catalogIngestId": run["catalogIngestId"],
         "deliveryId": deliveries[0]["id"],
+        "agentId": agent["agentId"],
         "endpointId": await make_endpoint(here.pos, Access.COMMERCE, "mine"),
         "marketfront endpointId": await make_endpoint(client, Access.MARKETFRONT, "mine"),
         "itemId": TEA,

@@ -2,7 +2,7 @@
 
 import asyncio
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import update
@@ -13,6 +13,7 @@ from tests.service import Client, MerchantServer, Service
 
 from mercato.features.orders import by_hand
 from mercato.features.orders.privacy import erase_all
+from mercato.features.orders.search import SearchKind, find_orders, number_key
 from mercato.platform.db.tables import jobs
 from mercato_client.testing.caller import Answer
 from mercato_contract import clock
@@ -386,3 +387,15 @@ async def test_an_amount_is_not_charged_in_another_currency_than_it_was_set_in(
     manual.store = (await manual.pos.get(f"{STORES}/{store_id}")).json()
     amounts = (await manual.placed())["amounts"]
     assert amounts["feesDescription"] == [{"amount": "0.58", "description": "Service"}]
+
+
+async def test_a_number_may_change_and_the_order_is_found_by_the_new_one(mercato: Service, manual: Trade):
+    order = await manual.placed()
+    path = f"{MERCHANT}/{order['orderId']}/status"
+    for number in ("T-65", "T-66", "T-66", "T-67"):
+        reply = await manual.pos.post(path, {"partnerOrderId": number})
+        assert reply.status == 200, reply.body
+    async with mercato.app.db.read() as tx:
+        for number, found in (("T-67", [UUID(order["orderId"])]), ("T-65", []), ("T-66", [])):
+            wanted = [(SearchKind.NUMBER, number_key(number))]
+            assert await find_orders(tx, wanted, visible=[], limit=5) == found

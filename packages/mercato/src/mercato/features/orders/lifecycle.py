@@ -411,7 +411,8 @@ class Lifecycle(Struct, frozen=True):
                 detail=change.detail(),
             )
             if changed.partner_order_id is not None and changed.partner_order_id != order.partner_order_id:
-                search.add_number(tx, order.id, changed.partner_order_id)
+                enter = search.add_number if order.partner_order_id is None else search.replace_number
+                enter(tx, order.id, changed.partner_order_id)
             if change.milestone is not None:
                 tx.after_commit(partial(self.record, change.milestone, changed, change.actor))
         return applied

@@ -34,7 +34,7 @@ from mercato.features.partners.vault import Vault
 from mercato.features.stores.tables import stores
 from mercato.platform import jobs
 from mercato.platform.db.engine import Database, Read, Write
-from mercato.platform.db.statements import prepared
+from mercato.platform.db.statements import prepared, prepared_update
 from mercato.platform.db.types import Id
 from mercato.platform.gazetteer import country_of
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, Settled
@@ -109,6 +109,14 @@ _INSERT_ORDER: Final = tuple(
 """For each number of words of a name: one statement, however many rows."""
 _INSERT_TAIL: Final = _insert_of(SearchKind.TAIL)
 _INSERT_NUMBER: Final = _insert_of(SearchKind.NUMBER)
+_REPLACE_NUMBER: Final = prepared_update(
+    order_search,
+    "key",
+    where=[
+        order_search.c.order_id == bindparam("of_order", type_=Id),
+        order_search.c.kind == literal_column(f"'{SearchKind.NUMBER}'"),
+    ],
+)
 
 
 @redacted("secrets")
@@ -273,6 +281,11 @@ def add_order(
 def add_number(tx: Write, order_id: UUID, number: str) -> None:
     """Add the store's number of an order, once it has one."""
     tx.defer(_INSERT_NUMBER, {"order_id": order_id, SearchKind.NUMBER: number_key(number)})
+
+
+def replace_number(tx: Write, order_id: UUID, number: str) -> None:
+    """Replace the store's number of an order: it is found by the new one alone."""
+    tx.defer(_REPLACE_NUMBER, {"of_order": order_id, "key": number_key(number)})
 
 
 async def forget_customers(tx: Write, order_ids: Sequence[UUID]) -> None:
