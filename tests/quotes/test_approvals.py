@@ -206,6 +206,9 @@ async def test_looking_uses_nothing_up_and_pressing_twice_is_one_order(here: Quo
     assert len(await here.orders()) == 1
     # Who presses Decline afterwards sees that it was placed.
     assert (await browser.press(page, "Decline")).heading == "The order is placed"
+    found = await here.find(quote)
+    assert found.quote is not None
+    assert found.quote.state is QuoteState.PLACED
     assert list(here.calls().values()) == [1]
     await placed(here, quote)
 

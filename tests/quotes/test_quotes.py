@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from msgspec import UNSET
 from sqlalchemy import select
 from structlog.testing import capture_logs
 from tests.api.agent_keys import assistant
 from tests.api.trade import ADDRESS, CUSTOMER, Time, trade
 from tests.catalog.documents import TEA, cafe
-from tests.quotes.quoting import Quoting
+from tests.quotes.quoting import Quoting, origin
 from tests.service import Client, MerchantServer, service
 from tests.stored import text_of
 from tests.waiting import PATIENCE
@@ -35,7 +36,8 @@ from mercato.features.quotes.model import KEPT, LIFETIME, QuoteExpired, QuoteNot
 from mercato.features.quotes.privacy import erase_quotes
 from mercato.features.quotes.tables import quotes
 from mercato.features.upkeep import Upkeep
-from mercato.platform.errors import IdempotencyKeyReused, Unauthenticated
+from mercato.platform.errors import IdempotencyKeyReused, RequestInProgress, Unauthenticated
+from mercato.platform.telemetry.tracing import new_trace
 from mercato_contract.refusals import InvalidRequest, ValidationFailed
 
 MANY = 20
@@ -427,6 +429,19 @@ async def test_an_erased_customers_quote_cannot_be_placed(here: Quoting, name: s
     with pytest.raises(QuoteExpired):
         await here.place(quote)
     await here.placed(kept)
+
+
+async def test_a_customer_who_is_erased_while_the_quote_is_being_placed_stays_erased(here: Quoting):
+    app, caller = here.trade.mercato.app, await here.caller()
+    quote = await here.quote()
+    read = (await here.find(quote)).quote
+    assert read is not None
+    await erase_quotes(app.db, app.vault, CUSTOMER["email"])
+    with pytest.raises(RequestInProgress):
+        await app.quotes.place_quote(
+            caller, read, UNSET, leaves={QuoteState.QUOTED}, trace=new_trace(), make_origin=origin
+        )
+    assert await here.orders() == []
 
 
 async def test_a_repeat_gets_an_erased_customers_order_without_the_customer(here: Quoting):
