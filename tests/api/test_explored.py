@@ -67,6 +67,7 @@ async def subject(mercato: Service, shop: MerchantServer) -> Subject:
         for place in ("{endpointId}", "test", "rotate-secret"):
             path = f"/v1/{access.name.lower()}/webhook-endpoints/{place}"
             ids[path] = await make_endpoint(client, access, place.strip("{}"))
+    agent = (await here.front.post("/v1/marketfront/agents", {"name": "Explorer"})).json()
     assert here.pos.key is not None
     assert here.front.key is not None
     return Subject(
@@ -78,6 +79,7 @@ async def subject(mercato: Service, shop: MerchantServer) -> Subject:
             "catalogIngestId": run["catalogIngestId"],
             "/v1/commerce/": await _delivery(here.pos, "commerce", "catalog.sync.succeeded"),
             "/v1/marketfront/": await _delivery(here.front, "marketfront", "order.created"),
+            "agentId": agent["agentId"],
             "itemId": tea,
             "name": "start.js",
             "errorCode": "OTHER",
