@@ -6,9 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-import psutil
-
-from benchmarks.load import LENGTH, Load
+from benchmarks.load import LENGTH, Load, Processor
 
 CONNECTIONS = 16
 MOST_SECONDS = 60.0
@@ -45,7 +43,7 @@ class _Connection:
 
 
 def hammer(
-    process: psutil.Process,
+    process: Processor,
     port: int,
     requests: Iterable[bytes],
     *,

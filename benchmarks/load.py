@@ -15,11 +15,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+
+
+class Processor(Protocol):
+    """A process, or several, whose CPU is counted."""
+
+    def cpu_times(self) -> Any:
+        """Return the seconds taken until now, with `user` and `system`."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""`python -m benchmarks.peers [--rounds N]`: the same carts and orders here, on FastAPI and on Vendure, in turns.
+"""`python -m benchmarks.peers [--rounds N] [--database SQLite]`: carts and orders here, on FastAPI and on Vendure.
 
-One process each, on this machine, on the same kind of database, with commits that wait for the disk. The ratios are of
-requests a second of processor, and by the clock. The processor time of a database server counts for nobody.
+The same ones in turns: one process each, on this machine, on the same kind of database, with commits that wait for the
+disk. The ratios are of requests a second of processor, PostgreSQL's included, and by the clock.
 """
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -12,6 +13,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -20,11 +23,12 @@ from uuid import uuid4
 import psutil
 
 from benchmarks.hammer import hammer
-from benchmarks.load import Load, environment
+from benchmarks.load import Load, Processor, environment
 from benchmarks.peers import vendure
-from benchmarks.postgres import postgres
+from benchmarks.peers.databases import Database, new_database
 from benchmarks.trade import CARTS, PLACE, Trade, trading
 
+DATABASES = ("SQLite", "PostgreSQL")
 ROUNDS = 5
 SECONDS = 3.0
 PLACEMENTS = 20_000
@@ -66,71 +70,69 @@ class Row:
         )
 
 
-def main(arguments: list[str]) -> None:
-    rounds = int(arguments[1]) if arguments[:1] == ["--rounds"] else ROUNDS
+def main() -> None:
+    options = argparse.ArgumentParser(prog="python -m benchmarks.peers")
+    options.add_argument("--rounds", type=int, default=ROUNDS)
+    options.add_argument("--database", choices=DATABASES, help="both without it")
+    chosen = options.parse_args()
     has_node = vendure.is_ready()
     print("| database | what | peer | by processor | by the clock | a second | goal by processor |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
-    for database in ("SQLite", "PostgreSQL"):
+    for database in (chosen.database,) if chosen.database else DATABASES:
         with ExitStack() as stack:
-            ours, plain, in_memory, other = (_new_database(database, stack) for _ in range(4))
-            trade = stack.enter_context(trading(url=ours))
-            _compare_with_fastapi(database, trade, plain, rounds, peer=PLAIN)
-            _compare_with_fastapi(database, trade, in_memory, rounds, peer=IN_MEMORY)
+            ours, plain, in_memory, other = (stack.enter_context(new_database(database)) for _ in range(4))
+            trade = stack.enter_context(trading(url=ours.url))
+            comparison = Comparison(database, trade, ours.with_server(trade.server.process), chosen.rounds)
+            comparison.with_fastapi(plain, PLAIN)
+            comparison.with_fastapi(in_memory, IN_MEMORY)
             if has_node:
-                _compare_with_vendure(database, trade, other, rounds)
+                comparison.with_vendure(other)
     if not has_node:
         print(f"\nVendure is skipped: {vendure.MISSING}")
 
 
-def _new_database(kind: str, stack: ExitStack) -> str | None:
-    """Return the URL of an empty PostgreSQL database, None for SQLite."""
-    return stack.enter_context(postgres()).url if kind == "PostgreSQL" else None
+@dataclass(frozen=True)
+class Comparison:
+    """Our side on one kind of database, to be compared with each peer."""
+
+    database: str
+    trade: Trade
+    processes: Processor
+    rounds: int
+
+    def with_fastapi(self, database: Database, peer: str) -> None:
+        """Compare the same requests."""
+        cart, order = self.trade.add(), self.trade.order()
+        add = self.trade.post(CARTS, cart)
+        with application(self.trade, database.url, in_memory=peer == IN_MEMORY) as (process, port):
+            theirs = database.with_server(process)
+            check_equal(self.trade, port, cart, order)
+            for what, requests in (
+                ("carts", lambda: repeat(add)),
+                ("place", lambda: _placements(self.trade, order)),
+            ):
+                self._measure(peer, what, requests, partial(_load, theirs, port, requests))
+
+    def with_vendure(self, database: Database) -> None:
+        """Compare what Vendure's customers do with the same carts."""
+        cart, order = self.trade.add(), self.trade.order()
+        add = self.trade.post(CARTS, cart)
+        priced = self.trade.call(CARTS, cart)
+        prices = [Decimal(line["amounts"]["unitPrice"]) for line in priced["lineItems"]]
+        with vendure.running(database, prices) as shop:
+            shop.check(int(Decimal(priced["amounts"]["total"]) * 100))
+            self._measure(VENDURE, "carts", lambda: repeat(add), lambda: shop.carts(SECONDS))
+            self._measure(
+                VENDURE, "place", lambda: _placements(self.trade, order), lambda: shop.places(SECONDS)
+            )
+
+    def _measure(self, peer: str, what: str, requests: Callable[[], Iterable[bytes]], theirs: Turn) -> None:
+        ours = partial(_load, self.processes, self.trade.server.port, requests)
+        Row(self.database, peer, what, ours, theirs).measure(self.rounds)
 
 
-def _compare_with_fastapi(database: str, trade: Trade, url: str | None, rounds: int, *, peer: str) -> None:
-    cart, order = trade.add(), trade.order()
-    with _application(trade, url, in_memory=peer == IN_MEMORY) as (process, port):
-
-        def theirs(requests: Iterable[bytes]) -> Load:
-            return hammer(process, port, requests, seconds=SECONDS)
-
-        _check_equal(trade, port, cart, order)
-        add = trade.post(CARTS, cart)
-        Row(database, peer, "carts", _ours(trade, lambda: repeat(add)), lambda: theirs(repeat(add))).measure(
-            rounds
-        )
-        Row(
-            database,
-            peer,
-            "place",
-            _ours(trade, lambda: _placements(trade, order)),
-            lambda: theirs(_placements(trade, order)),
-        ).measure(rounds)
-
-
-def _compare_with_vendure(database: str, trade: Trade, url: str | None, rounds: int) -> None:
-    cart, order = trade.add(), trade.order()
-    add = trade.post(CARTS, cart)
-    with vendure.running(url) as shop:
-        Row(
-            database,
-            VENDURE,
-            "carts",
-            _ours(trade, lambda: repeat(add)),
-            lambda: shop.carts(SECONDS),
-        ).measure(rounds)
-        Row(
-            database,
-            VENDURE,
-            "place",
-            _ours(trade, lambda: _placements(trade, order)),
-            lambda: shop.places(SECONDS),
-        ).measure(rounds)
-
-
-def _ours(trade: Trade, requests: Callable[[], Iterable[bytes]]) -> Turn:
-    return lambda: hammer(trade.server.process, trade.server.port, requests(), seconds=SECONDS)
+def _load(processes: Processor, port: int, requests: Callable[[], Iterable[bytes]]) -> Load:
+    return hammer(processes, port, requests(), seconds=SECONDS)
 
 
 def _placements(trade: Trade, order: Any) -> Iterator[bytes]:
@@ -141,7 +143,7 @@ def _placements(trade: Trade, order: Any) -> Iterator[bytes]:
         yield request.replace(key, str(uuid4()).encode())
 
 
-def _check_equal(trade: Trade, port: int, cart: Any, order: Any) -> None:
+def check_equal(trade: Trade, port: int, cart: Any, order: Any) -> None:
     """Raise unless both price the cart and the order the same."""
     for path, body in ((CARTS, cart), (PLACE, order)):
         totals = []
@@ -168,7 +170,7 @@ def _call(port: int, path: str, body: Any, key: str) -> Any:
 
 
 @contextmanager
-def _application(trade: Trade, url: str | None, *, in_memory: bool) -> Iterator[tuple[psutil.Process, int]]:
+def application(trade: Trade, url: str | None, *, in_memory: bool) -> Iterator[tuple[psutil.Process, int]]:
     """Run the FastAPI application on a free port, with the trade's catalog and store."""
     with tempfile.TemporaryDirectory() as directory:
         catalog = Path(directory) / "catalog.json"
@@ -198,4 +200,4 @@ def _application(trade: Trade, url: str | None, *, in_memory: bool) -> Iterator[
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

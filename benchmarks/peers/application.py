@@ -200,8 +200,8 @@ def fill(db: AsyncSession) -> dict[str, Item]:
     groups = {
         id_: ModifierGroup(
             id=id_,
-            minimum=group.get("minimumSelections") or 0,
-            maximum=group.get("maximumSelections"),
+            minimum=group.get("minimumAllowed") or 0,
+            maximum=group.get("maximumAllowed"),
             items=[items[item] for item in group["itemIds"]],
         )
         for id_, group in CATALOG["modifierGroups"].items()

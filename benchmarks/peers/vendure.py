@@ -1,8 +1,12 @@
-"""Vendure as a peer: a shop of its own, and customers who fill carts and place orders through its shop API."""
+"""Vendure as a peer: a shop of its own, and customers who fill carts and place orders through its shop API.
+
+It has no modifiers: each product costs what an item of ours costs with the modifiers that the carts choose.
+"""
 
 import http.client
 import json
 import os
+import queue
 import shutil
 import socket
 import subprocess
@@ -12,12 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
-from benchmarks.load import Load
+from benchmarks.load import Load, Processor
+from benchmarks.peers.databases import Database
 
 HERE: Final = Path(__file__).parent / "vendure"
 MISSING: Final = (
@@ -25,8 +31,8 @@ MISSING: Final = (
 )
 CUSTOMERS: Final = 8
 LINES: Final = 5
-PRODUCTS: Final = 60
-START_SECONDS: Final = 180.0
+PLACEMENTS: Final = 24
+"""Carts that are filled before a turn, and at most so many orders in it."""
 
 _ADD: Final = """mutation ($id: ID!) { addItemToOrder(productVariantId: $id, quantity: 2) {
   __typename ... on Order { code totalWithTax lines { id unitPriceWithTax quantity linePriceWithTax } } } }"""
@@ -59,30 +65,60 @@ def is_ready() -> bool:
 
 @dataclass(frozen=True)
 class Shop:
-    """A running Vendure."""
+    """A running Vendure, and the processes whose CPU counts."""
 
-    process: psutil.Process
+    processes: Processor
     port: int
 
+    def check(self, cents: int) -> None:
+        """Raise unless a cart of five lines and its order cost so much."""
+        customer = Customer(self.port)
+        totals = [_fill(customer)["totalWithTax"], _place(customer)["totalWithTax"]]
+        if totals != [cents, cents]:
+            raise RuntimeError(f"carts and orders cost {cents} cents here, {totals} there")
+
     def carts(self, seconds: float) -> Load:
-        """Add items to carts of up to five lines, each answered with its prices."""
-        return self._load(seconds, _fill)
+        """Add two of the fifth item to carts of five lines, over and over, each answered with its prices."""
+        return self._load(self._customers(CUSTOMERS), _add, seconds=seconds, again=True)
 
     def places(self, seconds: float) -> Load:
-        """Place orders of five lines: six requests each."""
-        return self._load(seconds, _place)
+        """Make orders of carts of five lines, which were filled before: five requests each."""
+        return self._load(self._customers(PLACEMENTS), _place, seconds=seconds, again=False)
 
-    def _load(self, seconds: float, act: "Callable[[Customer], int]") -> Load:
-        """Let customers act side by side until the time is over; return what was done a second."""
+    def _customers(self, count: int) -> "queue.SimpleQueue[Customer]":
+        """Return customers with full carts."""
+        customers: queue.SimpleQueue[Customer] = queue.SimpleQueue()
+        for _ in range(count):
+            customer = Customer(self.port)
+            _fill(customer)
+            customer.disconnect()
+            customers.put(customer)
+        return customers
+
+    def _load(
+        self,
+        customers: "queue.SimpleQueue[Customer]",
+        act: "Callable[[Customer], Any]",
+        *,
+        seconds: float,
+        again: bool,
+    ) -> Load:
+        """Let eight customers act side by side until the time or they are over; return what was done a second."""
         counts: list[int] = []
         faults: list[BaseException] = []
-        before, began = self.process.cpu_times(), time.perf_counter()
+        before, began = self.processes.cpu_times(), time.perf_counter()
 
         def shop() -> None:
             done = 0
             try:
                 while time.perf_counter() < began + seconds:
-                    done += act(Customer(self.port))
+                    customer = customers.get_nowait()
+                    act(customer)
+                    done += 1
+                    if again:
+                        customers.put(customer)
+            except queue.Empty:
+                pass
             except Exception as fault:  # noqa: BLE001  # raised in the thread that measures
                 faults.append(fault)
             counts.append(done)
@@ -94,7 +130,7 @@ class Shop:
             thread.join()
         if faults:
             raise faults[0]
-        took, after = time.perf_counter() - began, self.process.cpu_times()
+        took, after = time.perf_counter() - began, self.processes.cpu_times()
         cpu = (after.user - before.user) + (after.system - before.system)
         count = sum(counts)
         return Load(per_second=count / took, cpu_us=cpu / count * 1e6, latencies=[])
@@ -122,40 +158,49 @@ class Customer:
             raise RuntimeError(said["errors"])
         return said["data"]
 
-
-def _fill(customer: Customer) -> int:
-    for number in range(1, LINES + 1):
-        said = customer.ask(_ADD, id=str(number))["addItemToOrder"]
-        if said["__typename"] != "Order":
-            raise RuntimeError(said)
-    return LINES
+    def disconnect(self) -> None:
+        """Close the connection, which the server closes after five idle seconds. The next request opens one."""
+        self._connection.close()
 
 
-def _place(customer: Customer) -> int:
+def _add(customer: Customer) -> None:
+    said = customer.ask(_ADD, id=str(LINES))["addItemToOrder"]
+    if said["__typename"] != "Order":
+        raise RuntimeError(said)
+
+
+def _fill(customer: Customer) -> Any:
+    """Return the cart."""
     items = [{"productVariantId": str(number), "quantity": 2} for number in range(1, LINES + 1)]
-    customer.ask(_ADD_ALL, items=items)
+    return customer.ask(_ADD_ALL, items=items)["addItemsToOrder"]["order"]
+
+
+def _place(customer: Customer) -> Any:
+    """Return the order."""
     for step in _STEPS:
         said = customer.ask(step)
-    if said["addPaymentToOrder"].get("state") != "PaymentSettled":
-        raise RuntimeError(said)
-    return 1
+    customer.disconnect()
+    order = said["addPaymentToOrder"]
+    if order.get("state") != "PaymentSettled":
+        raise RuntimeError(order)
+    return order
 
 
 @contextmanager
-def running(url: str | None) -> Iterator[Shop]:
-    """Run Vendure with a new database: SQLite, or the empty PostgreSQL one at `url`."""
+def running(database: Database, prices: list[Decimal]) -> Iterator[Shop]:
+    """Run Vendure with a new database, and a product at each price."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         products = Path(directory) / "products.csv"
-        products.write_text(_products())
+        products.write_text(_products(prices))
         port = _free_port()
-        command = ["node", "server.js", url or "sqlite:", directory, str(products)]
+        command = ["node", "server.js", database.url or "sqlite:", directory, str(products)]
         settings = os.environ | {"PORT": str(port), "NODE_ENV": "production"}
         with subprocess.Popen(command, cwd=HERE, env=settings, stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None
                 for line in server.stdout:
                     if line.startswith("listening on "):
-                        yield Shop(psutil.Process(server.pid), port)
+                        yield Shop(database.with_server(psutil.Process(server.pid)), port)
                         break
                 else:
                     raise RuntimeError("Vendure ended before it listened")
@@ -164,12 +209,12 @@ def running(url: str | None) -> Iterator[Shop]:
                 server.wait(30)
 
 
-def _products() -> str:
+def _products(prices: list[Decimal]) -> str:
     head = "name,slug,description,assets,facets,optionGroups,optionValues,sku,price,taxCategory,stockOnHand,"
     rows = [head + "trackInventory,variantAssets,variantFacets"]
     rows += [
-        f"Dish {number},dish-{number},,,,,,D{number},{5 + number % 9}.50,standard,100,false,,"
-        for number in range(PRODUCTS)
+        f"Dish {number},dish-{number},,,,,,D{number},{price},standard,100,false,,"
+        for number, price in enumerate(prices)
     ]
     return "\n".join(rows) + "\n"
 

@@ -1,6 +1,9 @@
 // Vendure with its defaults, without a worker: stock isn't tracked, and a payment that always succeeds settles an order.
 // `node server.js DATABASE_URL DIRECTORY PRODUCTS` fills an empty database and says where it listens.
 
+// It would report what runs here to its makers.
+process.env.VENDURE_DISABLE_TELEMETRY = 'true';
+
 const fs = require('node:fs');
 const path = require('node:path');
 const { bootstrap, DefaultJobQueuePlugin, DefaultLogger, dummyPaymentHandler, LogLevel } = require('@vendure/core');
