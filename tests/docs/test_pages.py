@@ -44,6 +44,8 @@ PAGES = (
     "price-a-cart.md",
     "place-an-order.md",
     "limit-an-agent.md",
+    "let-an-agent-order.md",
+    "let-an-agent-run-a-store.md",
     "follow-an-order.md",
     "read-events.md",
     "take-orders.md",

@@ -80,6 +80,10 @@ CLAIMS = (
     "Another storefront does not see it",
     "It can't use another's token either",
     "A key opens its own surface only",
+    "An agent orders by name, once",
+    "Beyond its limit nothing is placed",
+    "Above an amount a person decides",
+    "A cancelled order gives back its cost",
 )
 """What the demo proves, in its order."""
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Final
 
-from mercato.local.demo import failures, storefront
+from mercato.local.demo import agents, failures, storefront
 from mercato.local.demo.context import ONBOARDING, STORES, DemoContext, ProofFailed
 from mercato_client.testing import shops
 from mercato_client.testing.server import Received
@@ -296,6 +296,7 @@ STEPS: Final[tuple[tuple[str, Callable[[DemoContext], Awaitable[None]]], ...]] =
     ("Every order webhook and event is verified", failures.verify),
     ("The events are read again, from the feed", failures.read_feed),
     ("Other storefronts and other keys", failures.keep_out),
+    ("An AI agent orders, within its limits", agents.order),
 )
 
 
