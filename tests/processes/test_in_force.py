@@ -196,7 +196,9 @@ async def changed_at_once(data_dir: Path, url: str, topology: str, *, rounds: in
         assert await stale_statuses(shop, max(rounds, 30)) == 0
 
 
-@pytest.mark.parametrize("topology", ["workers", pytest.param("serve and worker", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "topology", ["serve --workers 3", pytest.param("serve and worker", marks=pytest.mark.long)]
+)
 async def test_no_process_places_an_order_against_the_state_before_an_acknowledged_change(
     tmp_path: Path, database_url: str, topology: str
 ):
