@@ -25,9 +25,15 @@ NOT_SHOWN = {
 
 
 def sent_as(shape: type[Struct], turn: int, shop: MerchantServer) -> dict[str, Any]:
-    """Return a request with every member; its street is sent under one of its two names."""
+    """Return a request with every member; its street is sent under one of its two names.
+
+    Charges are for stores that aren't called, and each has a rate or an amount.
+    """
     body = sample(shape, turn, shop.base)
     del body["address"]["address1"]
+    for charge in body.get("charges", ()):
+        charge |= {"kind": "tax", "rate": "7", "amount": None}
+        body["orderHandling"] = "manual"
     return body
 
 

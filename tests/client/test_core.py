@@ -137,7 +137,8 @@ def onboarding(status: str, **more: Any) -> dict[str, Any]:
 STORE_ANSWER: dict[str, Any] = {
     "storeId": STORE, "onboardingId": ONBOARDING, "partnerStoreId": "1", "catalogSetId": STORE, "name": "S",
     "address": {}, "timezone": "UTC", "status": "online", "pauseReason": None, "resumeAt": None,
-    "deliveryAllowed": True, "pickupAllowed": True, "categories": [], "unavailableItemIds": [],
+    "orderHandling": "automatic", "deliveryAllowed": True, "pickupAllowed": True, "categories": [],
+    "unavailableItemIds": [],
     "createdAt": "2026-01-31T18:30:00.000Z", "updatedAt": "2026-01-31T18:30:00.000Z",
 }  # fmt: skip
 

@@ -78,7 +78,6 @@ COMPARED = {
     "columns.invitation_hash == digest(token)": "by the database, of a hash",
     "console_sessions.c.hash == digest(token)": "by the database, of a hash",
     "digest == request.previous_hash": "of a catalog",
-    "self.hash_of(secret) == quote.approval": "of hashes, to see which of our keys made the secret",
     "encoded == secret": "whether a prefix was removed",
     "claims.digest.caller != digest.caller": "of what was signed, after the signature was verified",
     "claims.digest.store != digest.store": "the same",

@@ -409,7 +409,9 @@ class Store(Wire, kw_only=True):
     resume_at: Instant | None
     webhook_url: AnsweredUri | UnsetType = UNSET
     order_handling: Annotated[OrderHandling, Meta(description="Who accepts its orders now.")]
-    accept_within: Annotated[int, Meta(description="Minutes; only with `manual`.")] | UnsetType = UNSET
+    accept_within: (
+        Annotated[int, Meta(description="Minutes; with `manual`, or if it was sent.")] | UnsetType
+    ) = UNSET
     charges: tuple[Charge, ...] = ()
     minimum_order_amount: str | UnsetType = UNSET
     delivery_allowed: bool

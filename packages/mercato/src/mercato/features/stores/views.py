@@ -65,7 +65,9 @@ def store_of(row: StoreRow, now: datetime) -> Store:
         pause_reason=status.pause_reason,
         resume_at=status.resume_at,
         order_handling=row.handling,
-        accept_within=row.accept_minutes if row.handling is OrderHandling.MANUAL else UNSET,
+        accept_within=row.accept_minutes
+        if row.handling is OrderHandling.MANUAL
+        else row.accept_within or UNSET,
         charges=() if row.charges is None else row.charges.charges,
         minimum_order_amount=row.minimum_text or UNSET,
         unavailable_item_ids=row.unavailable_at(now),
