@@ -282,9 +282,9 @@ async def test_the_audit_trail_names_the_agent(here: Trade):
         ended = await list_entries(tx, action="revokeAgent", limit=5)
     assert placed[0].detail["agent"] == "Lunch"
     assert placed[0].actor == f"key:{agent.created['keyId']}"
-    names = {entry.subject_type: entry.detail.get("name") for entry in made}
-    assert names == {"agent": "Lunch", "key": None}
-    assert [entry.subject_id for entry in ended] == [agent.created["keyId"]]
+    told = [(entry.subject_type, entry.subject_id, entry.detail.get("key")) for entry in (*made, *ended)]
+    assert told == [("agent", agent.created["agentId"], agent.created["keyId"])] * 2
+    assert made[0].detail["name"] == "Lunch"
 
 
 # --- the end of the storefront --------------------------------------------------------------------

@@ -292,5 +292,5 @@ async def revoke_agent(tx: Write, agent: Agent, *, now: Clock = clock.now) -> bo
     # One that is being revoked may have been rolled in the meantime.
     while rows := await tx.all(mine.order_by(api_keys.c.id)):
         for row in rows:
-            revoked |= await revoke_key(tx, key_of(row), now=now)
+            revoked |= await revoke_key(tx, key_of(row), agent_id=agent.id, now=now)
     return revoked

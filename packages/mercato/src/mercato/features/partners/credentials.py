@@ -87,7 +87,8 @@ async def create_key(
         now=now,
         new_id=new_id,
     )
-    await audit(tx, "key", made.id, partner_id=partner.id, detail={"surface": surface})
+    if agent_id is None:  # else the entry about the agent names it
+        await audit(tx, "key", made.id, partner_id=partner.id, detail={"surface": surface})
     return made
 
 
@@ -145,14 +146,17 @@ async def roll_key(
     return made
 
 
-async def revoke_key(tx: Write, key: ApiKey, *, now: Clock = clock.now) -> bool:
+async def revoke_key(tx: Write, key: ApiKey, *, agent_id: UUID | None = None, now: Clock = clock.now) -> bool:
     """Revoke a key, here at once and everywhere within a second; return whether it wasn't revoked before.
 
-    The keys of agents that it has made are revoked with it.
+    The keys of agents that it has made are revoked with it. `agent_id` is the agent that is revoked with its keys.
     """
     revoked = await queries.set_key_revoked(tx, key.id, now=now())
-    if revoked:
+    if revoked and agent_id is None:
         await audit(tx, "key", key.id, partner_id=key.partner_id, detail={"revoked": True})
+    elif revoked:
+        detail = {"revoked": True, "key": key.id}
+        await audit(tx, "agent", agent_id, partner_id=key.partner_id, detail=detail)
     # After the update, for which a request that makes an agent with the key has waited; again, because a key of an
     # agent that is being revoked may have been rolled in the meantime.
     while made := await queries.set_agent_keys_revoked(tx, key, now=now()):
