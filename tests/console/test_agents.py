@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from tests.api.agent_keys import AGENTS, assistant
-from tests.api.trade import ORDERS, Trade, trade
+from tests.api.trade import ORDERS, Time, Trade, trade
 from tests.console.test_keys import shown
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_partner, enter_as_person
+from tests.quotes.quoting import Quoting
 from tests.service import MerchantServer, service
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
+from mercato.features.quotes.model import ApprovalRequest
 from mercato.features.sign_in.roles import Role
 
 PAGE = "/console/agents"
@@ -73,6 +75,25 @@ async def test_the_page_of_an_agent_has_its_last_orders_and_refused_calls(here: 
     assert "placed by agent Lunch" in order.text
     merchant, _ = await enter_as_partner(here.mercato, here.pos)
     assert "Lunch" not in (await merchant.open(f"/console/orders/{placed['orderId']}")).text
+
+
+async def test_what_a_person_was_asked_about_is_listed_with_what_became_of_it(here: Trade):
+    agent = await assistant(here, approval="always")
+    quoting = Quoting(here, Time())
+    browser, _ = await enter_as_partner(here.mercato, here.front)
+    assert "Approvals" not in (await browser.open(PAGE)).text
+    asked = []
+    for _ in range(3):
+        quote = await quoting.quote(client=agent.client)
+        asked.append(await quoting.place(quote, client=agent.client))
+    for button, approval in zip(("Place order", "Decline"), asked, strict=False):
+        assert isinstance(approval, ApprovalRequest)
+        await browser.press(await browser.open(f"/approve/{approval.secret}"), button)
+    page = await browser.open(PAGE)
+    check_frame(page)
+    rows = [(row[1:4], row[4].split()[0]) for row in page.rows("Approvals")]
+    told = ["Lunch", "Test Store", "5.80 USD"]
+    assert rows == [(told, "waits"), (told, "declined"), (told, "placed")]
 
 
 async def test_an_agent_is_revoked_after_a_question(here: Trade):

@@ -12,6 +12,7 @@ from mercato.features.orders.service import list_marketfront_orders
 from mercato.features.partners import agents
 from mercato.features.partners.agents import ListedAgent
 from mercato.features.partners.model import Agent, KeyState, Surface
+from mercato.features.quotes.queries import list_asked
 from mercato.features.requests.queries import Filter, list_refused_of_keys
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
@@ -27,7 +28,7 @@ screens: Final = Screens(STOREFRONTS, whole_account=True)
 AGENTS: Final = "/console/agents"
 
 LAST: Final = 20
-"""Orders of an agent that its page shows, and refused calls."""
+"""Orders of an agent that its page shows, refused calls, and approvals of all agents."""
 
 RULES: Final = {NEVER: "no order", "above": "orders that cost more than", ALWAYS: "every order"}
 """Which orders a person approves, in words."""
@@ -55,8 +56,14 @@ async def show_agents(visit: Visit) -> Page:
         rows = await agents.list_agents(
             tx, visit.partner.id, before=read_cursor(query.cursor), limit=PAGE + 1, now=now
         )
+        asked = await list_asked(tx, visit.partner.id, limit=LAST)
     page, cursor = page_of(rows, PAGE, lambda row: row.agent.id)
-    values = {"agents": [_view(visit, row) for row in page], "next_cursor": cursor, "rules": RULES}
+    values = {
+        "agents": [_view(visit, row) for row in page],
+        "next_cursor": cursor,
+        "rules": RULES,
+        "asked": [(row, row.stage(now)) for row in asked],
+    }
     return Page("agents.html", "Agents", values)
 
 

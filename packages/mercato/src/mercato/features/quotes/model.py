@@ -75,6 +75,31 @@ class QuoteRow(Struct, frozen=True, kw_only=True):
         return now >= self.expires_at or self.content is None
 
 
+class AskedApproval(Struct, frozen=True, kw_only=True):
+    """A quote about which a person was asked, for the list of its storefront. `store` is None once it is deleted."""
+
+    quote_id: UUID
+    agent_id: UUID
+    agent: str
+    store: str | None
+    currency: str
+    total: int
+    state: QuoteState
+    asked_at: datetime
+    expires_at: datetime
+    order_id: UUID | None
+
+    @property
+    def total_text(self) -> str:
+        return f"{to_text(self.total, self.currency)} {self.currency}"
+
+    def stage(self, now: datetime) -> str:
+        """Return what became of it, in a word."""
+        if self.state is not QuoteState.PENDING:
+            return self.state.value
+        return "waits" if now < self.expires_at else "expired"
+
+
 class QuoteWarning(Wire, frozen=True):
     """What may go wrong with an order that can be placed."""
 

@@ -8,8 +8,10 @@ from uuid import UUID
 from msgspec.structs import asdict
 from sqlalchemy import Row, bindparam, delete, select, update
 
-from mercato.features.quotes.model import OPEN, QuoteRow, QuoteState
+from mercato.features.partners.tables import agents, api_keys
+from mercato.features.quotes.model import OPEN, AskedApproval, QuoteRow, QuoteState
 from mercato.features.quotes.tables import quotes
+from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
 
@@ -32,6 +34,36 @@ async def find_by_approval(tx: Read, approval: bytes) -> QuoteRow | None:
     """Return the quote whose approval page has the secret with this hash."""
     row = await tx.first(_FIND_BY_APPROVAL, {"where_approval": approval})
     return None if row is None else _quote(row)
+
+
+async def list_asked(tx: Read, partner_id: UUID, *, limit: int) -> list[AskedApproval]:
+    """Return the partner's newest quotes about which a person was asked."""
+    c = quotes.c
+    found = (
+        select(c.id, c.currency, c.total, c.state, c.created_at, c.expires_at, c.order_id)
+        .add_columns(
+            agents.c.id.label("agent_id"), agents.c.name.label("agent"), stores.c.name.label("store")
+        )
+        .join(api_keys, api_keys.c.id == c.key_id)
+        .join(agents, agents.c.id == api_keys.c.agent_id)
+        .join(stores, stores.c.id == c.store_id, isouter=True)
+        .where(c.partner_id == partner_id, c.approval.is_not(None))
+    )
+    return [
+        AskedApproval(
+            quote_id=row.id,
+            agent_id=row.agent_id,
+            agent=row.agent,
+            store=row.store,
+            currency=row.currency,
+            total=row.total,
+            state=QuoteState(row.state),
+            asked_at=row.created_at,
+            expires_at=row.expires_at,
+            order_id=row.order_id,
+        )
+        for row in await tx.all(found.order_by(c.id.desc()).limit(limit))
+    ]
 
 
 async def set_pending(tx: Write, quote_id: UUID, *, approval: bytes, payment: bytes | None) -> bool:
