@@ -4,29 +4,28 @@ from typing import Annotated, Final
 from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict
 
 from mercato.agents.merchant_stores import Cursor
 from mercato.agents.orders import (
     OrderDetails,
     OrderSummary,
     details_of,
-    summary_members,
+    list_summaries,
     text_of_details,
     text_of_summary,
 )
 from mercato.agents.texts import described, plain
-from mercato.agents.tools import LARGE, READS, SMALL, Hints, ToolCall, Tools, query_of, take_within
+from mercato.agents.tools import LARGE, READS, SMALL, Hints, ToolCall, Tools, query_of
 from mercato.api.orders import commerce_orders
 from mercato.features.partners.model import Surface
 from mercato.http.calls import operation_of
 from mercato_contract.orders import (
-    MarketfrontOrderPage,
     Order,
     OrderState,
     OrderStatus,
     OrderStatusResponse,
 )
-from mercato_contract.pages import cursor_of
 from mercato_contract.placements import PickupFulfillment
 from mercato_contract.wire import Wire
 
@@ -82,13 +81,8 @@ async def list_orders(call: ToolCall[ListOrders]) -> ListedOrders:
         limit=limit,
         cursor=asked.cursor,
     )
-    page = await call.perform(_LIST, returns=MarketfrontOrderPage, query=query)
-    most = LARGE if limit > LIMIT else SMALL
-    summaries = (OrderSummary(**summary_members(order)) for order in page.orders)
-    orders, are_left = take_within(summaries, text_of_summary, most=most)
-    # The list's own cursors name its entries, too.
-    following = cursor_of(orders[-1].order_id) if are_left else page.next_cursor
-    return ListedOrders(orders=orders, next_cursor=following)
+    orders, cursor = await list_summaries(call, _LIST, query, most=LARGE if limit > LIMIT else SMALL)
+    return ListedOrders(orders=orders, next_cursor=cursor)
 
 
 class GetOrder(Wire):
@@ -126,7 +120,7 @@ async def get_order(call: ToolCall[GetOrder]) -> MerchantOrder:
     customer = None if order.customer is UNSET else order.customer
     name = "" if customer is None else " ".join(filter(None, (customer.first_name, customer.last_name)))
     return MerchantOrder(
-        **{name: getattr(details, name) for name in details.__struct_fields__},
+        **asdict(details),
         customer=plain(name) or UNSET,
         phone=UNSET if customer is None or not customer.phone else plain(customer.phone),
         address=_address(order) or UNSET,

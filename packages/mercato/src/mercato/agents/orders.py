@@ -6,7 +6,6 @@ A quote's order is placed once, so a repeat is always safe: it gets the first an
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Final
-from urllib.parse import urlencode
 from uuid import UUID, uuid5
 
 import msgspec
@@ -23,6 +22,7 @@ from mercato.agents.tools import (
     RefusedError,
     ToolCall,
     Tools,
+    query_of,
     take_within,
 )
 from mercato.api.orders import marketfront_orders
@@ -34,6 +34,7 @@ from mercato.features.orders.service import list_timeline
 from mercato.features.partners.model import Surface
 from mercato.features.quotes.model import ApprovalRequest, FoundQuote, QuotePlacement, QuoteState
 from mercato.http.calls import operation_of
+from mercato.http.operations import Operation
 from mercato.platform.problem_details import ProblemFormat, represent_detail
 from mercato.services import Services
 from mercato_contract.orders import (
@@ -483,24 +484,26 @@ async def list_orders(call: ToolCall[ListOrders]) -> ListedOrders:
     """List the orders of this account, newest first."""
     asked = call.body
     limit = asked.limit or LIMIT
-    query = {
-        "limit": limit,
-        "state": asked.state and asked.state.value,
-        "storeId": asked.store_id,
-        "since": asked.since,
-        "cursor": asked.cursor,
-    }
-    sent = urlencode({name: value for name, value in query.items() if value is not None}).encode()
-    page = await call.perform(_LIST, returns=MarketfrontOrderPage, query=sent)
-    orders, are_left = take_within(
-        [OrderSummary(**summary_members(order)) for order in page.orders],
-        text_of_summary,
-        most=LARGE if limit > LIMIT else SMALL,
+    query = query_of(
+        limit=limit,
+        state=asked.state and asked.state.value,
+        store_id=asked.store_id,
+        since=asked.since,
+        cursor=asked.cursor,
     )
+    orders, cursor = await list_summaries(call, _LIST, query, most=LARGE if limit > LIMIT else SMALL)
+    return ListedOrders(orders=orders, next_cursor=cursor)
+
+
+async def list_summaries(
+    call: ToolCall[Any], operation: Operation, query: bytes, *, most: int
+) -> tuple[list[OrderSummary], str | None]:
+    """Return the orders of a page that the operation lists, as far as an answer has room, and the next cursor."""
+    page = await call.perform(operation, returns=MarketfrontOrderPage, query=query)
+    summaries = (OrderSummary(**summary_members(order)) for order in page.orders)
+    orders, are_left = take_within(summaries, text_of_summary, most=most)
     # The list's own cursors name its entries, too.
-    return ListedOrders(
-        orders=orders, next_cursor=cursor_of(orders[-1].order_id) if are_left else page.next_cursor
-    )
+    return orders, cursor_of(orders[-1].order_id) if are_left else page.next_cursor
 
 
 # --- cancelling -----------------------------------------------------------------------------------
