@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,9 +189,19 @@ def bare(name: str, *arguments: str) -> Iterator[Server]:
 
 
 @contextmanager
-def started(command: list[Any], url: str | None = None) -> Iterator[tuple[psutil.Process, int]]:
-    """Run a server that says `listening on http://…:port`; stop it at the end."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(url), text=True) as server:
+def started(
+    command: list[Any],
+    url: str | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Iterator[tuple[psutil.Process, int]]:
+    """Run a server that says `listening on http://…:port`, in a directory; stop it at the end.
+
+    `settings` are variables of its environment beside those of every server that is measured.
+    """
+    variables = environment(url) | dict(settings or {})
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=variables, cwd=directory, text=True) as server:
         try:
             assert server.stdout is not None
             for line in server.stdout:

@@ -23,7 +23,7 @@ import aiohttp
 
 from benchmarks import menus
 from benchmarks.agents.shopper import CUSTOMER, Door, GiveUpError, Shopper, Usage
-from benchmarks.agents.tasks import Menu, Task, Twist, Wish, tasks_of
+from benchmarks.agents.tasks import Menu, Task, Twist, Wish, members_of, tasks_of
 from mercato.features.partners.model import PartnerKind
 from mercato.local.service import LocalService, temporary_service
 
@@ -291,13 +291,9 @@ def _documents() -> dict[str, Any]:
     found = {path.stem: json.loads(path.read_bytes()) for path in sorted(Path(folder).glob("*.json"))}
     # Whatever the time is, stores are open: those of the menus, and one for ten minutes more.
     for document in found.values():
-        for catalog in _members(document.get("catalogs")):
+        for catalog in members_of(document.get("catalogs") or ()):
             catalog.pop("availability", None)
     return found | {CLOSING: _closing(json.loads(menus.small()))}
-
-
-def _members(value: Any) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else list(value or ())
 
 
 def _closing(document: Any) -> Any:

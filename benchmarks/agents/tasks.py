@@ -133,7 +133,7 @@ class Menu:
 
     def _sold(self) -> Iterator[tuple[str, Any]]:
         listed = {
-            id_ for section in _values(self.document["sections"]) for id_ in section.get("itemIds") or ()
+            id_ for section in members_of(self.document["sections"]) for id_ in section.get("itemIds") or ()
         }
         for id_, item in self.document["items"].items():
             if id_ in listed and item.get("basePrice") and float(item["basePrice"]) > 0:
@@ -156,7 +156,8 @@ def _spelled(name: str) -> str:
     return " ".join(name.casefold().split())
 
 
-def _values(members: Any) -> list[Any]:
+def members_of(members: Any) -> list[Any]:
+    """Return the members of a list, or of an object by their ids: documents may have either."""
     return list(members.values()) if isinstance(members, dict) else list(members)
 
 

@@ -7,12 +7,11 @@ disk. The ratios are of requests a second of processor, PostgreSQL's included, a
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from itertools import repeat
@@ -23,7 +22,7 @@ from uuid import uuid4
 import psutil
 
 from benchmarks.hammer import hammer
-from benchmarks.load import Load, Processor, environment
+from benchmarks.load import Load, Processor, started
 from benchmarks.peers import vendure
 from benchmarks.peers.databases import Database, new_database
 from benchmarks.trade import CARTS, PLACE, Trade, trading
@@ -147,26 +146,12 @@ def check_equal(trade: Trade, port: int, cart: Any, order: Any) -> None:
     """Raise unless both price the cart and the order the same."""
     for path, body in ((CARTS, cart), (PLACE, order)):
         totals = []
-        for server in (trade.server.port, port):
-            answered = _call(server, path, body, trade.front_key)
+        for server in (trade.server, replace(trade.server, port=port)):
+            key = {"Idempotency-Key": str(uuid4())}
+            answered = server.call("POST", path, body, key=trade.front_key, headers=key)
             totals.append(answered["amounts"]["total"])
         if totals[0] != totals[1]:
             raise RuntimeError(f"{path}: {totals[0]} here, {totals[1]} there")
-
-
-def _call(port: int, path: str, body: Any, key: str) -> Any:
-    import urllib.request
-
-    headers = {
-        "Authorization": f"Bearer {key}",
-        "Content-Type": "application/json",
-        "Idempotency-Key": str(uuid4()),
-    }
-    request = urllib.request.Request(  # a loopback URL
-        f"http://127.0.0.1:{port}{path}", data=json.dumps(body).encode(), headers=headers
-    )
-    with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310  # as above
-        return json.loads(reply.read())
 
 
 @contextmanager
@@ -185,18 +170,8 @@ def application(trade: Trade, url: str | None, *, in_memory: bool) -> Iterator[t
             "IN_MEMORY": str(in_memory).lower(),
         }
         command = [sys.executable, "-m", "benchmarks.peers.application"]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, env=environment() | settings, text=True
-        ) as server:
-            try:
-                assert server.stdout is not None
-                said = server.stdout.readline()
-                if not said.startswith("listening on "):
-                    raise RuntimeError("the application ended before it listened")
-                yield psutil.Process(server.pid), int(said.rsplit(":", 1)[1])
-            finally:
-                server.terminate()
-                server.wait(30)
+        with started(command, settings=settings) as (process, port):
+            yield process, port
 
 
 if __name__ == "__main__":

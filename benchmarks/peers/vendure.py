@@ -20,9 +20,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
-
-from benchmarks.load import Load, Processor
+from benchmarks.load import Load, Processor, started
 from benchmarks.peers.databases import Database
 
 HERE: Final = Path(__file__).parent / "vendure"
@@ -194,19 +192,9 @@ def running(database: Database, prices: list[Decimal]) -> Iterator[Shop]:
         products.write_text(_products(prices))
         port = _free_port()
         command = ["node", "server.js", database.url or "sqlite:", directory, str(products)]
-        settings = os.environ | {"PORT": str(port), "NODE_ENV": "production"}
-        with subprocess.Popen(command, cwd=HERE, env=settings, stdout=subprocess.PIPE, text=True) as server:
-            try:
-                assert server.stdout is not None
-                for line in server.stdout:
-                    if line.startswith("listening on "):
-                        yield Shop(database.with_server(psutil.Process(server.pid)), port)
-                        break
-                else:
-                    raise RuntimeError("Vendure ended before it listened")
-            finally:
-                server.terminate()
-                server.wait(30)
+        settings = {"PORT": str(port), "NODE_ENV": "production"}
+        with started(command, settings=settings, directory=HERE) as (process, _):
+            yield Shop(database.with_server(process), port)
 
 
 def _products(prices: list[Decimal]) -> str:
