@@ -199,6 +199,96 @@ async def test_a_person_is_asked_before_an_accepted_order_is_cancelled(manual: T
     assert (await read(manual, order))["state"] == "cancelled"
 
 
+async def asked(trading: Trade) -> Any:
+    """Return an order that was accepted, and that its storefront asks to cancel."""
+    order = await trading.placed()
+    await trading.update(order, status="confirmed")
+    assert (await cancel(trading, order)).status == 503
+    return order
+
+
+async def test_a_person_keeps_an_order_that_its_storefront_asks_to_cancel(manual: Trade):
+    order = await asked(manual)
+    decision = {"accepted": False, "reason": "It is on the grill."}
+    for _ in range(2):
+        assert (await manual.update(order, cancellation=decision)).status == 200
+    now = await read(manual, order)
+    assert (now["state"], now["cancellation"]["status"]) == ("open", "refused")
+    timeline = (await manual.front.get(f"{ORDERS}/{order['orderId']}/timeline")).json()["entries"]
+    assert [(entry["type"], entry["actor"]) for entry in timeline][-1] == ("cancellation.refused", "merchant")
+    again = await cancel(manual, order)
+    assert again.status == 503, "a new request begins a new cancellation"
+    assert (await manual.update(order, state="completed")).status == 200
+
+
+async def test_the_request_that_asked_learns_that_the_order_is_kept_and_why(manual: Trade):
+    order = await manual.placed()
+    await manual.update(order, status="confirmed")
+    path, headers = f"{ORDERS}/{order['orderId']}/cancel", {"Idempotency-Key": str(uuid4())}
+    body = {"reason": "CHANGED_MIND"}
+    assert (await manual.front.post(path, body, headers=headers)).status == 503
+    await manual.update(order, cancellation={"accepted": False, "reason": "It is on the grill."})
+    reply = await manual.front.post(path, body, headers=headers)
+    assert (reply.status, reply.json()["errorCode"]) == (409, "CANCELLATION_REFUSED")
+    assert "It is on the grill." in reply.json()["detail"]
+
+
+async def test_a_person_who_accepts_a_cancellation_ends_the_order_for_the_storefronts_reason(manual: Trade):
+    order = await asked(manual)
+    for _ in range(2):
+        assert (await manual.update(order, cancellation={"accepted": True})).status == 200
+    now = await read(manual, order)
+    assert (now["state"], now["cancelReason"]) == ("cancelled", "CHANGED_MIND")
+    assert now["cancellation"]["status"] == "accepted"
+    late = await manual.update(order, cancellation={"accepted": False})
+    assert (late.status, late.json()["errorCode"]) == (409, "ORDER_CLOSED")
+
+
+async def test_of_two_decisions_about_a_cancellation_the_first_counts(manual: Trade):
+    for _ in range(6):
+        order = await asked(manual)
+        accepted, kept = await asyncio.gather(
+            manual.update(order, cancellation={"accepted": True}),
+            manual.update(order, cancellation={"accepted": False}),
+        )
+        assert sorted([accepted.status, kept.status]) == [200, 409]
+        state = (await read(manual, order))["state"]
+        assert state == ("cancelled" if accepted.status == 200 else "open")
+        await manual.update(order, state="completed")
+
+
+async def test_a_cancellation_that_nobody_asks_for_cannot_be_decided(manual: Trade):
+    order = await manual.placed()
+    for accepted in (True, False):
+        reply = await manual.update(order, cancellation={"accepted": accepted})
+        assert (reply.status, reply.json()["errorCode"]) == (409, "CONFLICT")
+    assert (await read(manual, order))["state"] == "open"
+
+
+@pytest.mark.parametrize(
+    ("update", "pointer"),
+    [
+        ({"cancellation": {"accepted": False}, "status": "ready"}, "/cancellation"),
+        ({"cancellation": {"accepted": True}, "state": "completed"}, "/cancellation"),
+        ({"cancellation": {"accepted": True, "reason": "So be it"}}, "/cancellation/reason"),
+        ({"cancellation": {"accepted": False, "reason": "a\nb"}}, "/cancellation/reason"),
+        ({"cancellation": {"accepted": False, "reason": "a" * 256}}, "/cancellation/reason"),
+        ({"cancellation": {"accepted": "no"}}, "/cancellation/accepted"),
+    ],
+)
+async def test_a_decision_that_cannot_be_is_refused_where_it_stands(
+    manual: Trade, update: dict[str, Any], pointer: str
+):
+    order = await asked(manual)
+    reply = await manual.update(order, **update)
+    assert reply.status in {400, 422}, reply.body
+    assert reply.json()["errors"][0]["pointer"] == pointer
+    many = {"updates": [{"orderId": order["orderId"], **update}]}
+    batch = await manual.pos.post(f"{MERCHANT}/status", many)
+    assert batch.status in {400, 422} or "problem" in batch.json()["results"][0], batch.body
+    assert (await read(manual, order))["cancellation"]["status"] == "requested"
+
+
 async def test_of_acceptance_refusal_cancellation_and_the_end_of_the_time_one_wins_and_all_agree(
     manual: Trade,
 ):

@@ -293,8 +293,32 @@ class MarketfrontOrdersQuery(OrdersFilter):
     ) = None
 
 
+class CancellationDecision(Wire):
+    """The merchant's decision about a cancellation that its storefront asks for, as its answer to `order.cancel`."""
+
+    accepted: Annotated[
+        bool, Meta(description="`true` cancels the order for the storefront; with `false` it goes on.")
+    ]
+    reason: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=255,
+                description="Why the order goes on, for the storefront: not blank, without control characters.",
+                pattern=_CODE,
+                extra=validator(_code_fault),
+            ),
+        ]
+        | None
+    ) = None
+
+
 class OrderStatusUpdate(Wire):
-    """A new status, state, estimatedReadyAt, estimatedDeliveryAt, courier or partnerOrderId; at least one of them."""
+    """A new status, state, estimatedReadyAt, estimatedDeliveryAt, courier or partnerOrderId; at least one of them.
+
+    Or, alone, the decision about a cancellation that the storefront asks for.
+    """
 
     status: (
         Annotated[
@@ -333,6 +357,15 @@ class OrderStatusUpdate(Wire):
                 min_length=1,
                 max_length=255,
                 description="The order's number in your system, as your answer to `order.place` has it.",
+            ),
+        ]
+        | None
+    ) = None
+    cancellation: (
+        Annotated[
+            CancellationDecision,
+            Meta(
+                description="Decides the cancellation that the storefront asks for. No other member with it."
             ),
         ]
         | None

@@ -285,12 +285,12 @@ async def update_order_statuses(call: Call[OrderStatusBatch, None]) -> OrderStat
     COMMERCE + "/{orderId}/status",
     summary="Update Order Status",
     names_unknown=True,
-    problems=(InvalidStatusTransition, OrderClosed),
+    problems=(InvalidStatusTransition, OrderClosed, errors.Conflict),
 )
 async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
     """Update an order's status, close it, or say when it will be ready, and who brings it when.
 
-    The storefront is notified.
+    The storefront is notified. `cancellation` decides what it asks for, as the answer to `order.cancel` does.
 
     `status` only moves forward and may skip steps. `state` `cancelled` needs a `cancelReason`. A repeated update
     changes nothing.

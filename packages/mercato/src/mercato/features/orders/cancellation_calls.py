@@ -242,8 +242,7 @@ class CancellationCalls(Struct, frozen=True):
         self, tx: Write, order: OrderRow, cancellation: StoredCancellation, now: datetime
     ) -> OrderRow:
         """Return the order, open or closed, with its cancellation ended and nothing left to do for it."""
-        await update_store_call(tx, cancellation.id, (), status=DeliveryStatus.FAILED, now=now)
-        await delete_waiting(tx, CANCEL_KIND, cancellation.id.hex)
+        await end_calls(tx, cancellation, now=now)
         if order.state is OrderState.OPEN:
             return await self.end(tx, order, cancellation, CancellationStatus.UNANSWERED, now=now)
         return await self._meet_end(tx, order, cancellation, now)
@@ -309,6 +308,12 @@ class CancellationCalls(Struct, frozen=True):
                 at=cancellation.at,
             ),
         )
+
+
+async def end_calls(tx: Write, cancellation: StoredCancellation, *, now: datetime) -> None:
+    """Call the store no more: the cancellation of a locked order has ended without its answer."""
+    await update_store_call(tx, cancellation.id, (), status=DeliveryStatus.FAILED, now=now)
+    await delete_waiting(tx, CANCEL_KIND, cancellation.id.hex)
 
 
 def _store_call(order: OrderRow, cancellation: StoredCancellation, base_url: str) -> StoreCall:

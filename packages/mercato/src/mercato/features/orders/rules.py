@@ -15,7 +15,14 @@ from mercato.features.orders.errors import (
     OrderTotalDifferent,
     problem_of,
 )
-from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer, take_notes, with_notes
+from mercato.features.orders.record import (
+    OrderContent,
+    OrderRow,
+    StoreAnswer,
+    StoredCancellation,
+    take_notes,
+    with_notes,
+)
 from mercato.platform.errors import Conflict
 from mercato_contract.amounts import Sums, fits, wire
 from mercato_contract.decoding.checks import refuse, uri_fault
@@ -26,6 +33,7 @@ from mercato_contract.orders import (
     STATUS_TRANSITIONS,
     AdjustmentType,
     AdjustOrderRequest,
+    CancellationStatus,
     Courier,
     OrderState,
     OrderStatus,
@@ -179,10 +187,17 @@ class _ParsedUpdate(Struct, frozen=True):
 
 
 _EMPTY_FAULT: Final = (
-    "The update changes nothing. Send status, state, partnerOrderId, estimatedReadyAt, estimatedDeliveryAt or "
-    "courier."
+    "The update changes nothing. Send status, state, partnerOrderId, estimatedReadyAt, estimatedDeliveryAt, courier "
+    "or cancellation."
 )
 _NUMBER_FAULT: Final = "partnerOrderId must be on one line, without control characters."
+_PROGRESS_MEMBERS: Final = tuple(
+    name for name in OrderStatusUpdate.__struct_fields__ if name != "cancellation"
+)
+_ALONE_FAULT: Final = (
+    "The decision about a cancellation is an update of its own. Send the other members separately."
+)
+_REASON_FAULT: Final = "reason says why the order goes on. Leave it out if the cancellation is accepted."
 _INSTANT_FAULT: Final = "{} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
 _COURIER_FAULT: Final = "courier needs a name, a phone or a trackingUrl. Leave it out to keep the courier."
 
@@ -266,6 +281,57 @@ def _parse(update: OrderStatusUpdate) -> _ParsedUpdate:
         ]
     )
     return _ParsedUpdate(status, state, ready_at, delivery_at, courier, reason or None, number)
+
+
+def change_seen(
+    current: Progress, update: OrderStatusUpdate, now: datetime, *, seen: OrderStatus
+) -> ProgressChange | None:
+    """Return the change by a person who saw an open order with this status, or None if it is as they want it already.
+
+    Raises what `change_progress` does, also if somebody else was first: two people decide about the same order.
+    """
+    change = change_progress(current, update, now)
+    if change is None:
+        reason = (update.cancel_reason or "").strip() or None
+        if reason != (current.cancel_reason if reason else None):
+            raise OrderClosed(f"The order is {current.state.value} already, for another reason.")
+        return None
+    if current.status is not seen:
+        raise InvalidStatusTransition(
+            f"The order isn't {seen.value} any more but {current.status.value}. Read it again."
+        )
+    return change
+
+
+def decide_cancellation(
+    order: OrderRow, update: OrderStatusUpdate, now: datetime
+) -> StoredCancellation | None:
+    """Return the storefront's cancellation as the merchant decides it; None if it is decided so already.
+
+    Raises ValidationFailed, OrderClosed, and Conflict if the storefront doesn't ask for it any more.
+    """
+    decision, found = update.cancellation, order.cancellation
+    assert decision is not None, "another update"
+    is_alone = all(getattr(update, name) is None for name in _PROGRESS_MEMBERS)
+    refuse(
+        [
+            ("/cancellation", None if is_alone else _ALONE_FAULT),
+            ("/cancellation/reason", _REASON_FAULT if decision.accepted and decision.reason else None),
+        ]
+    )
+    status = CancellationStatus.ACCEPTED if decision.accepted else CancellationStatus.REFUSED
+    if found is not None and (found.status, found.refusal) == (status, decision.reason):
+        return None
+    if order.state is not OrderState.OPEN:
+        raise OrderClosed(f"The order is {order.state.value} and its cancellation can't be decided any more.")
+    if found is None:
+        raise Conflict("The storefront hasn't asked to cancel the order, so there is nothing to decide.")
+    if found.status is not CancellationStatus.REQUESTED:
+        raise Conflict(
+            f"The cancellation is {found.status.value} already, and the order goes on. To end it, set its state to "
+            "cancelled."
+        )
+    return replace(found, status=status, at=now, refusal=decision.reason)
 
 
 def _is_odd(number: str) -> bool:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mercato.features.orders import idempotency, queries
 from mercato.features.orders.by_hand import end_waiting
+from mercato.features.orders.cancellation_calls import end_calls
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.idempotency import KeyedRequest, Pinned, PlacedOrder
 from mercato.features.orders.lifecycle import (
@@ -18,11 +19,19 @@ from mercato.features.orders.lifecycle import (
     PROGRESS,
     Lifecycle,
     OrderAdjusted,
+    OrderCancellationRefused,
     OrderCancelledByOperator,
-    OrderUpdated,
+    OrderCancelledByStorefront,
+    OrderChange,
 )
-from mercato.features.orders.record import OrderRow, StoredAdjustment, commerce_order_of
-from mercato.features.orders.rules import Progress, change_progress, check_adjustment
+from mercato.features.orders.record import OrderRow, StoredAdjustment, StoredCancellation, commerce_order_of
+from mercato.features.orders.rules import (
+    Progress,
+    change_progress,
+    change_seen,
+    check_adjustment,
+    decide_cancellation,
+)
 from mercato.features.partners.agents import find_agent_names
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.webhooks.queries import OrderAttempt, list_attempts_of_order
@@ -38,12 +47,14 @@ from mercato_contract.money import to_text
 from mercato_contract.orders import (
     Actor,
     AdjustOrderRequest,
+    CancellationStatus,
     MarketfrontOrderPage,
     MarketfrontOrdersQuery,
     OrderPage,
     OrdersFilter,
     OrdersQuery,
     OrderState,
+    OrderStatus,
     OrderStatusResponse,
     OrderStatusUpdate,
     OrderTimeline,
@@ -106,23 +117,35 @@ class Orders(Struct, frozen=True):
         async with self.db.read() as tx:
             return await queries.get_own_order(tx, caller, order_id)
 
-    async def update(self, caller: Caller, order_id: UUID, request: OrderStatusUpdate) -> OrderStatusResponse:
+    async def update(
+        self,
+        caller: Caller,
+        order_id: UUID,
+        request: OrderStatusUpdate,
+        *,
+        seen: OrderStatus | None = None,
+    ) -> OrderStatusResponse:
         """Update the merchant's order. The same update again changes nothing.
 
-        Raises OrderNotFound, ValidationFailed, OrderClosed, InvalidStatusTransition.
+        With `seen` it is the decision of a person who saw the open order with this status: whoever is first decides.
+        Raises OrderNotFound, ValidationFailed, OrderClosed, InvalidStatusTransition, Conflict.
         """
-        [outcome] = await self.update_many(caller, [(order_id, request)])
+        [outcome] = await self.update_many(caller, [(order_id, request)], seen=seen)
         if isinstance(outcome, Problem):
             raise outcome
         return outcome
 
     async def update_many(
-        self, caller: Caller, updates: Sequence[tuple[UUID, OrderStatusUpdate]]
+        self,
+        caller: Caller,
+        updates: Sequence[tuple[UUID, OrderStatusUpdate]],
+        *,
+        seen: OrderStatus | None = None,
     ) -> list[OrderStatusResponse | Problem]:
         """Update the merchant's orders in one transaction; return each outcome, in their order.
 
         A refused update changes nothing, and the others happen. Updates of one order are applied one after the other.
-        Problems are OrderNotFound, ValidationFailed, OrderClosed, InvalidStatusTransition.
+        Problems are OrderNotFound, ValidationFailed, OrderClosed, InvalidStatusTransition, Conflict.
         """
         outcomes: dict[int, OrderStatusResponse | Problem] = {}
         left = dict(enumerate(updates))
@@ -133,11 +156,11 @@ class Orders(Struct, frozen=True):
             while left:
                 # The first update that is left of each order: `apply_all` takes different orders.
                 turn = {order_id: index for index, (order_id, _) in reversed(left.items())}
-                changes: list[tuple[OrderRow, OrderUpdated]] = []
+                changes: list[tuple[OrderRow, OrderChange]] = []
                 for order_id, index in turn.items():
                     _, request = left.pop(index)
                     try:
-                        changes += _changes(rows.get(order_id), order_id, request, now)
+                        changes += _changes(rows.get(order_id), order_id, request, now, seen)
                     except Problem as problem:
                         outcomes[index] = problem
                 for row in await self._apply_all(tx, changes):
@@ -176,8 +199,10 @@ class Orders(Struct, frozen=True):
         self.lifecycle.record(CANCELLED, row, Actor.SERVICE)
         return Done()
 
-    async def _apply_all(self, tx: Write, changes: Sequence[tuple[OrderRow, OrderUpdated]]) -> list[OrderRow]:
+    async def _apply_all(self, tx: Write, changes: Sequence[tuple[OrderRow, OrderChange]]) -> list[OrderRow]:
         for row, change in changes:
+            if isinstance(change, OrderCancelledByStorefront | OrderCancellationRefused):
+                await end_calls(tx, change.cancellation, now=change.at)
             await end_waiting(tx, row, delivered=change.actor is Actor.MERCHANT, now=change.at)
         applied = await self.lifecycle.apply_all(tx, changes)
         if applied:
@@ -220,15 +245,34 @@ async def list_timeline(tx: Read, row: OrderRow, *, reader: Surface | None = Non
 
 
 def _changes(
-    row: OrderRow | None, order_id: UUID, request: OrderStatusUpdate, now: datetime
-) -> list[tuple[OrderRow, OrderUpdated]]:
+    row: OrderRow | None,
+    order_id: UUID,
+    request: OrderStatusUpdate,
+    now: datetime,
+    seen: OrderStatus | None,
+) -> list[tuple[OrderRow, OrderChange]]:
     """Return the order with its change, or nothing if it is as requested already. Raises what `update_many` lists."""
     if row is None:
         raise OrderNotFound(order_id)
-    progress = change_progress(_progress(row), request, now)
+    if request.cancellation is not None:
+        decided = decide_cancellation(row, request, now)
+        return [] if decided is None else [(row, _decision(decided))]
+    current = _progress(row)
+    progress = (
+        change_progress(current, request, now)
+        if seen is None
+        else change_seen(current, request, now, seen=seen)
+    )
     if progress is None:
         return []
     return [(row, PROGRESS[progress.after.state](at=progress.at, progress=progress))]
+
+
+def _decision(decided: StoredCancellation) -> OrderChange:
+    """Return what happens to an order whose merchant has decided about its cancellation."""
+    if decided.status is CancellationStatus.ACCEPTED:
+        return OrderCancelledByStorefront(at=decided.at, cancellation=decided)
+    return OrderCancellationRefused(at=decided.at, cancellation=decided, actor=Actor.MERCHANT)
 
 
 def _status_of(row: OrderRow) -> OrderStatusResponse:
