@@ -131,6 +131,8 @@ class Page:
     def field(self, label: str) -> Element:
         """Return the field whose label begins with the text."""
         found = next(one for one in self.root.all("label") if one.text.startswith(label))
+        if "for" in found.attributes:
+            return self.root.all("input", "select", "textarea", id=found.attributes["for"])[0]
         return found.all("input", "select", "textarea")[0]
 
     def form(self, button: str) -> Element:

@@ -31,6 +31,8 @@ MAY_OPEN = {
     "keys": ALL - {SUPPORT},
     "partners/new": MANAGES,
     "people": ALL - {SUPPORT},
+    "stores/{store}/charges": MANAGES,
+    "stores/{store}/handling": MANAGES,
     "webhooks/endpoints": ALL - {SUPPORT},
     "webhooks/{delivery}/signature": CHANGES,
 }
@@ -82,6 +84,8 @@ MAY_PRESS = {
     "playground/update": ALL,
     "playground/validate": MANAGES,
     "search": ALL,
+    "stores/{store}/charges": MANAGES,
+    "stores/{store}/handling": MANAGES,
     "stores/{store}/items": CHANGES,
     "stores/{store}/pause": CHANGES,
     "stores/{store}/resume": CHANGES,

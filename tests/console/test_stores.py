@@ -1,31 +1,34 @@
 """The stores of the console: whether they can be ordered from, pausing them, and what is sold out."""
 
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
 from tests.api.trade import trade
+from tests.catalog.documents import TEA, cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
-from tests.service import MerchantServer, Service
+from tests.service import MerchantServer, Service, service
 
 from mercato.features.partners.model import PartnerKind
 from mercato.platform.db.audit import list_entries
 from mercato_contract import clock
-from mercato_contract.wire import rfc3339
 
 
 async def test_a_store_is_paused_and_resumed(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    store = deal.store["storeId"]
+    store, zone = deal.store["storeId"], ZoneInfo(deal.store["timezone"])
     for browser, _ in (await enter_as_partner(mercato, deal.pos), await enter_as_operator(mercato)):
         listed = await browser.open("/console/stores?status=online")
         assert len(listed.rows("Stores")) == 1
         page = await browser.open(f"/console/stores/{store}")
-        until = rfc3339(clock.now() + timedelta(hours=1))[:16]
+        until = f"{(clock.now() + timedelta(hours=1)).astimezone(zone):%Y-%m-%dT%H:%M}"
         paused = await browser.press(page, "Pause store", pauseReason="<b>Fire</b>", resumeAt=until)
         assert (
             paused.status_region
-            == f"The store is paused until {until.replace('T', ' ')} UTC: it takes no orders."
+            == f"The store is paused until {until.replace('T', ' ')} {zone.key}: it takes no orders."
         )
-        assert "The store is paused until" in paused.text
+        assert "paused until" in paused.region("Now")
         assert "<b>Fire</b>" in paused.text
         seen = (await deal.front.get(f"/v1/marketfront/stores/{store}/availability")).json()
         assert seen["reason"] == "PAUSED"
@@ -54,7 +57,7 @@ async def test_a_store_says_whether_it_is_open_at_a_chosen_instant(mercato: Serv
     store = deal.store["storeId"]
     for client in (deal.pos, deal.front):
         browser, _ = await enter_as_partner(mercato, client)
-        page = await browser.open(f"/console/stores/{store}?at=2026-03-02T12:00")
+        page = await browser.open(f"/console/stores/{store}?at=2026-03-02T12:00:00Z")
         api = await deal.front.get(f"/v1/marketfront/stores/{store}/availability?at=2026-03-02T12:00:00Z")
         assert api.json()["detail"] in page.text
     assert (await browser.open(f"/console/stores/{store}?at=0001-01-01T00:00")).status == 422
@@ -90,3 +93,62 @@ async def test_a_storefront_finds_stores_and_changes_none(mercato: Service, shop
     assert (await both.open(f"/console/stores/{store}")).status == 200
     stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert (await stranger.open(f"/console/stores/{store}")).status == 404
+
+
+PICTURE = "https://pictures.example.com/tea.png"
+
+
+def pictured() -> Any:
+    document = cafe()
+    for key, item in document["items"].items():
+        item["imageUrl"] = PICTURE if key == TEA else "http://pictures.example.com/plain.png"
+    return document
+
+
+async def test_a_stores_page_says_its_state_once_then_what_can_be_done_then_facts_then_items(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open(f"/console/stores/{deal.store['storeId']}")
+    now = page.region("Now")
+    assert now.startswith("open 24 hours a day ")
+    assert page.text.count("open") - page.text.lower().count("is it open") == 1
+    shown = page.body.decode()
+    order = [
+        shown.index(text) for text in ("Pause store", "Handed over", "Hours</h2>", "Mark sold out", "Details")
+    ]
+    assert order == sorted(order)
+    ids = [one for one in (deal.store["storeId"], deal.store["catalogSetId"]) if one in page.text]
+    assert len(ids) == 2, "they are there"
+    assert all(page.text.index(one) > page.text.index("Details") for one in ids)
+
+
+async def test_pictures_of_items_are_loaded_from_elsewhere_only_where_the_page_has_some(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop, catalog=pictured())
+    plain = await mercato.live(deal.pos, shop.host(cafe(), "/plain.json"), name="Plain")
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open(f"/console/stores/{deal.store['storeId']}")
+    (image,) = page.root.all("img", **{"class": "thumbnail"})
+    assert image.attributes["src"] == PICTURE
+    assert (image.attributes["loading"], image.attributes["referrerpolicy"]) == ("lazy", "no-referrer")
+    assert "img-src 'self' https:;" in page.headers["content-security-policy"]
+    for other in (
+        await browser.open(f"/console/stores/{plain['storeId']}"),
+        await browser.open("/console/stores"),
+        await (await enter_as_operator(mercato))[0].open(f"/console/stores/{deal.store['storeId']}"),
+    ):
+        assert "img-src 'self';" in other.headers["content-security-policy"]
+        assert PICTURE not in other.text
+        assert not other.root.all("img", **{"class": "thumbnail"})
+
+
+async def test_a_setting_turns_pictures_of_items_off(database_url: str, tmp_path: Path, shop: MerchantServer):
+    async with service(database_url, tmp_path / "data", console_pictures=False) as mercato:
+        deal = await trade(mercato, shop, catalog=pictured())
+        browser, _ = await enter_as_partner(mercato, deal.pos)
+        page = await browser.open(f"/console/stores/{deal.store['storeId']}")
+        assert "img-src 'self';" in page.headers["content-security-policy"]
+        assert not page.root.all("img", **{"class": "thumbnail"})

@@ -131,13 +131,32 @@ async def test_fields_for_times_are_in_the_zone_that_lists_show(mercato: Service
         page = await browser.open(f"/console/orders?since={odd}")
         assert page.status == 200
         assert page.field("Since (Asia/Tokyo)").attributes["value"] == odd
-    store = f"/console/stores/{deal.store['storeId']}"
-    paused = await browser.press(await browser.open(store), "Pause store", resumeAt="2999-01-01T08:00")
-    assert paused.status_region == (
-        "The store is paused until 2999-01-01 08:00 Asia/Tokyo: it takes no orders."
-    )
-    status = (await deal.pos.get(f"/v1/commerce/stores/{deal.store['storeId']}/status")).json()
-    assert status["resumeAt"] == "2998-12-31T23:00:00.000Z"
+
+
+async def test_a_stores_page_shows_and_takes_times_in_the_stores_own_zone(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    api = f"/v1/commerce/stores/{deal.store['storeId']}"
+    assert (await deal.pos.put(api, {"timezone": "Asia/Tokyo"})).status == 200
+    for browser, _ in (await enter_as_partner(mercato, deal.pos), await enter_as_operator(mercato)):
+        await browser.press(await browser.open("/console/account"), "Set time zone", timezone="Europe/Berlin")
+        page = await browser.open(f"/console/stores/{deal.store['storeId']}")
+        now = mercato.app.clock().astimezone(ZoneInfo("Asia/Tokyo"))
+        assert f"{now:%H}:" in page.region("Now")
+        assert "at the store, Asia/Tokyo" in page.region("Now")
+        assert "Times are in Asia/Tokyo, the store's own zone." in page.text
+        assert page.field("Resume at (Asia/Tokyo, optional)").attributes["type"] == "datetime-local"
+        paused = await browser.press(page, "Pause store", resumeAt="2999-01-01T08:00")
+        assert paused.status_region == (
+            "The store is paused until 2999-01-01 08:00 Asia/Tokyo: it takes no orders."
+        )
+        status = (await deal.pos.get(f"{api}/status")).json()
+        assert status["resumeAt"] == "2998-12-31T23:00:00.000Z"
+        await browser.press(paused, "Resume store")
+        at_noon = await browser.open(f"/console/stores/{deal.store['storeId']}?at=2026-03-02T12:00")
+        assert "2026-03-02 12:00:" in at_noon.text
+        assert at_noon.field("Time (Asia/Tokyo)").attributes["value"] == "2026-03-02T12:00"
 
 
 @pytest.mark.parametrize(

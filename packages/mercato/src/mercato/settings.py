@@ -63,6 +63,13 @@ class Settings(IngestSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     host: Annotated[str, doc("The address to listen on.")] = "127.0.0.1"
     port: Annotated[int, doc("The port to listen on; 0 takes a free one.", ge=0, le=65535)] = 8000
     workers: Annotated[int, doc("Processes of `serve`, each with API and background work.", ge=1, le=64)] = 1
+    console_pictures: Annotated[
+        bool,
+        doc(
+            "Whether partners see pictures of items in the console: their browsers load them from the addresses in "
+            "catalogs."
+        ),
+    ] = True
     public_url: Annotated[
         str | None,
         doc(

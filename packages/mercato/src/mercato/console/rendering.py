@@ -121,16 +121,21 @@ def load() -> None:
 
 
 def render(
-    template: str, *, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = (), **values: Any
+    template: str,
+    *,
+    status: int = 200,
+    headers: tuple[tuple[bytes, bytes], ...] = (),
+    has_pictures: bool = False,
+    **values: Any,
 ) -> Answer[str]:
-    """Return a page with its headers; `nonce` is a value of each."""
+    """Return a page with its headers; `nonce` is a value of each. Pictures of others need `has_pictures`."""
     nonce = base64.b64encode(secrets.token_bytes(16)).decode()
-    text = environment().get_template(template).render(values, nonce=nonce)
+    text = environment().get_template(template).render(values, nonce=nonce, has_pictures=has_pictures)
     return Answer(
         raw=text.encode("utf-8", "replace"),
         status=status,
         media_type=HTML,
-        headers=(*_page_headers(nonce), *headers),
+        headers=(*_page_headers(nonce, has_pictures=has_pictures), *headers),
     )
 
 
@@ -154,10 +159,11 @@ def render_refusal(
     )
 
 
-def _page_headers(nonce: str) -> tuple[tuple[bytes, bytes], ...]:
+def _page_headers(nonce: str, *, has_pictures: bool) -> tuple[tuple[bytes, bytes], ...]:
+    images = "'self' https:" if has_pictures else "'self'"
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-        f"script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        f"script-src 'nonce-{nonce}'; style-src 'self'; img-src {images}; connect-src 'self'; "
         "require-trusted-types-for 'script'; trusted-types htmx"
     )
     return (

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.console.forms import MAX_FORM, decode_fields, decode_form, read_query, read_upload
+from mercato.console.forms import MAX_FORM, decode_fields, read_fields, read_query, read_upload
 from mercato.features.partners.model import Caller, Partner, Surface
 from mercato.features.sign_in.model import Session
 from mercato.features.sign_in.roles import Permission
@@ -75,12 +75,18 @@ def audiences_of(session: Session) -> frozenset[Audience]:
 
 
 class Page(Struct, frozen=True):
-    """A page to show: a template and its values. `title` is its title and its heading."""
+    """A page to show: a template and its values. `title` is its title and its heading.
+
+    `timezone` is that of what it is about, if times are shown in it rather than in the browser's. With `has_pictures`
+    it may load pictures from everywhere.
+    """
 
     template: str
     title: str
     values: Mapping[str, Any] = {}
     status: int = 200
+    timezone: str | None = None
+    has_pictures: bool = False
 
 
 class Done(Struct, frozen=True):
@@ -184,19 +190,23 @@ class Visit:
         """Return the caller of the side that was chosen, or of the account's first."""
         return self.caller(side if side in self.surfaces else self.surfaces[0])
 
-    def filters(self, kind: type[T]) -> T:
+    def filters(self, kind: type[T], *, timezone: str | None = None) -> T:
         """Return the query as a struct; an empty field of a form is one left out.
 
-        Raises InvalidRequest, ValidationFailed.
+        `timezone` is that of the page, if it has its own. Raises InvalidRequest, ValidationFailed.
         """
-        return decode_fields(kind, read_query(self.head.query), timezone=self.timezone)
+        return decode_fields(kind, read_query(self.head.query), timezone=timezone or self.timezone)
 
-    def fields(self, kind: type[T]) -> T:
+    def fields(self, kind: type[T], *, timezone: str | None = None) -> T:
         """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
+        return decode_fields(kind, self.texts(), timezone=timezone or self.timezone)
+
+    def texts(self) -> dict[str, str]:
+        """Return the texts of the form that was sent, without those that are empty. Raises InvalidRequest."""
         content_type = self.head.headers.get(b"content-type", b"")
         if content_type.lower().startswith(MULTIPART):
-            return decode_fields(kind, read_upload(content_type, self.form), timezone=self.timezone)
-        return decode_form(kind, self.form, timezone=self.timezone)
+            return read_upload(content_type, self.form)
+        return read_fields(self.form)
 
     def url_with(self, **changes: str) -> str:
         """Return this page's path and query with other values."""

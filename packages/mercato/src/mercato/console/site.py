@@ -40,6 +40,7 @@ from mercato.console.screens import (
     playground,
     requests,
     search,
+    store_settings,
     stores,
     webhooks,
 )
@@ -91,6 +92,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *orders.screens,
     *adjustments.screens,
     *stores.screens,
+    *store_settings.screens,
     *partners.screens,
     *catalogs.screens,
     *playground.screens,
@@ -347,10 +349,13 @@ def _page(result: Page | Question, visit: Visit, view: Mapping[str, Any], header
         values: dict[str, Any] = {"question": result, "path": f"/console/{visit.path}"}
         status = 422 if result.is_refused else 200
         return render("confirm.html", status=status, headers=headers, title=result.title, **values, **view)
+    if result.timezone is not None:
+        view = {"console": {**view["console"], "timezone": result.timezone, "has_own_zone": True}}
     return render(
         result.template,
         status=result.status,
         headers=headers,
+        has_pictures=result.has_pictures,
         title=result.title,
         visit=visit,
         **result.values,
@@ -414,6 +419,7 @@ def _view(
         "store_id": session.grant.store_id,
         "now": now,
         "timezone": timezone,
+        "has_own_zone": False,
     }
     return {"console": console}
 

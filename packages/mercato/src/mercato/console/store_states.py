@@ -76,7 +76,7 @@ def _state_of(
         return StoreState("closed", "bad", "Searches don't find it.", "Its merchant activates it.")
     at = opening.changes_at
     if opening.is_open:
-        until = "all the time" if at is None else f"until {_clock(at, opening.timezone, now)}"
+        until = "24 hours a day" if at is None else f"until {_clock(at, opening.timezone, now)}"
         return StoreState("open", "good", until)
     if at is None:
         return StoreState(

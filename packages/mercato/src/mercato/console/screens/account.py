@@ -205,6 +205,11 @@ POWERS: Final = (
     (Permission.CHANGE_ORDERS, EVERYBODY, "Cancel orders, and send webhooks again"),
     (Permission.CHANGE_STORES, MERCHANTS, "Pause stores, and mark items sold out"),
     (Permission.CHANGE_STORES, OPERATORS, "Pause stores"),
+    (
+        Permission.MANAGE_STORES,
+        MERCHANTS,
+        "Register stores, and change how orders are handled, taxes and fees",
+    ),
     (Permission.REVIVE_JOBS, OPERATORS, "Revive jobs"),
     (Permission.CHANGE_CATALOGS, MERCHANTS, "Activate catalogs, and cancel what is planned"),
     (Permission.PLACE_ORDERS, STOREFRONTS, "Validate and place orders in the playground"),

@@ -1,6 +1,6 @@
 """Stores: whether they can be ordered from and why, pausing them, and what is sold out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Final
 from urllib.parse import urlencode
@@ -9,8 +9,10 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
+from mercato.console import hours_form
 from mercato.console.filters import Filters, partner_of, read_filters, scope_of
 from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Screens, Visit
+from mercato.console.store_forms import charge_lines, handling_words
 from mercato.console.store_states import StoreState, calls_shown, find_states
 from mercato.console.times import say
 from mercato.features.lookup import find_stores
@@ -99,12 +101,13 @@ class ReplyWarning(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """An item in the list. `price` is a decimal, None if the item has no base price."""
+    """An item in the list. `price` is a decimal, None if the item has no base price; `picture` the address of one."""
 
     id: UUID
     name: str
     price: str | None
     sold_out: bool
+    picture: str | None
 
 
 @screens.get("stores")
@@ -183,8 +186,8 @@ async def _discover(visit: Visit, filters: Filters[StoresQuery]) -> Page:
 
 @screens.get("stores/{store}")
 async def show_store(visit: Visit) -> Page:
-    query, now = visit.filters(StoreQuery), visit.app.clock()
-    row = await _store(visit)
+    row, now = await _store(visit), visit.app.clock()
+    query = visit.filters(StoreQuery, timezone=row.timezone)
     async with visit.app.db.read() as tx:
         found = await operators.list_stores_of(tx, [row.id], now=now)
         # Of a store that isn't theirs storefronts learn whether it is open, not how its calls go.
@@ -194,6 +197,8 @@ async def show_store(visit: Visit) -> Page:
     catalog = await visit.app.compiled.get(row.catalog_set_id)
     at = None if query.at is None else _instant(query.at)
     owns = _owns(visit, row)
+    knows = owns or visit.is_operator
+    pictures = await _pictures(visit, row)
     values = {
         "store": row,
         "state": states[row.id],
@@ -201,34 +206,37 @@ async def show_store(visit: Visit) -> Page:
         "query": query,
         "now": availability_of(row, catalog, now),
         "then": None if at is None else availability_of(row, catalog, at),
-        "hours": windows_in(spans_of(catalog)),
-        "items": _items(row, catalog, query.item, now),
+        "hours": hours_form.day_lines(windows_in(spans_of(catalog))),
+        "items": _items(row, catalog, query.item, now, pictures),
         "most": MAX_ITEMS,
         "currency": catalog.currency,
-        "may_pause": owns or visit.is_operator,
+        "may_pause": knows,
         "may_sell_out": owns,
-        "failure": found[0].failing if owns or visit.is_operator else None,
-        "warnings": await _warnings(visit, row) if owns or visit.is_operator else (),
+        "handling": handling_words(row) if knows else None,
+        "charges": list(charge_lines(row)) if knows else [],
+        "failure": found[0].failing if knows else None,
+        "warnings": await _warnings(visit, row) if knows else (),
         "paused": row.paused_at(now),
     }
-    return Page("store.html", row.name, values)
+    return Page("store.html", row.name, values, timezone=row.timezone, has_pictures=bool(pictures))
 
 
 @screens.post("stores/{store}/pause", needs=Permission.CHANGE_STORES, audiences=MERCHANTS | OPERATORS)
 async def pause_store(visit: Visit) -> Done:
-    form = visit.fields(PauseForm)
+    row = await _store(visit)
+    form = visit.fields(PauseForm, timezone=row.timezone)
     status = StoreStatusUpdate(
         status=StoreStatusValue.PAUSED, pause_reason=form.pause_reason, resume_at=form.resume_at
     )
-    await _set_status(visit, status)
+    await _set_status(visit, row, status)
     at = None if form.resume_at is None else parse_instant(form.resume_at)
-    until = "" if at is None else f" until {say(at, visit.timezone)}"
+    until = "" if at is None else f" until {say(at, row.timezone)}"
     return _done(visit, f"The store is paused{until}: it takes no orders.")
 
 
 @screens.post("stores/{store}/resume", needs=Permission.CHANGE_STORES, audiences=MERCHANTS | OPERATORS)
 async def resume_store(visit: Visit) -> Done:
-    await _set_status(visit, StoreStatusUpdate(status=StoreStatusValue.ONLINE))
+    await _set_status(visit, await _store(visit), StoreStatusUpdate(status=StoreStatusValue.ONLINE))
     return _done(visit, "The store is resumed: it takes orders while it is open.")
 
 
@@ -277,8 +285,7 @@ def _owns(visit: Visit, row: StoreRow) -> bool:
     return partner is not None and Surface.COMMERCE in visit.surfaces and row.partner_id == partner.id
 
 
-async def _set_status(visit: Visit, status: StoreStatusUpdate) -> None:
-    row = await _store(visit)
+async def _set_status(visit: Visit, row: StoreRow, status: StoreStatusUpdate) -> None:
     app = visit.app
     if not visit.is_operator:
         await app.stores.set_status(visit.caller(Surface.COMMERCE), row.id, status)
@@ -301,19 +308,33 @@ async def _warnings(visit: Visit, row: StoreRow) -> list[ReplyWarning]:
     return [ReplyWarning(type_, id_, found[id_]) for type_, id_ in newest.items() if id_ in found]
 
 
-def _items(row: StoreRow, catalog: CompiledCatalog, words: str | None, now: datetime) -> list[Item]:
+async def _pictures(visit: Visit, row: StoreRow) -> Mapping[int, str]:
+    """Return the addresses of the items' pictures, if the visitor's browser may load them from there.
+
+    An operator's doesn't: who runs a network reads the stores of strangers, whose servers would see that.
+    """
+    if visit.is_operator or not visit.app.settings.console_pictures:
+        return {}
+    return (await visit.app.menu_indexes.get(row.catalog_set_id)).pictures
+
+
+def _items(
+    row: StoreRow, catalog: CompiledCatalog, words: str | None, now: datetime, pictures: Mapping[int, str]
+) -> list[Item]:
     """Return the first items whose names contain the words, those that are sold out before the others."""
     sold_out = {item_id.int for item_id in row.unavailable_at(now)}
     wanted = (words or "").casefold()
     found = [key for key, item in catalog.items.items() if wanted in item.name.casefold()]
     found.sort(key=lambda key: key not in sold_out)
-    return [_item(key, catalog, sold_out=key in sold_out) for key in found[:MAX_ITEMS]]
+    return [
+        _item(key, catalog, sold_out=key in sold_out, picture=pictures.get(key)) for key in found[:MAX_ITEMS]
+    ]
 
 
-def _item(key: int, catalog: CompiledCatalog, *, sold_out: bool) -> Item:
+def _item(key: int, catalog: CompiledCatalog, *, sold_out: bool, picture: str | None) -> Item:
     item = catalog.items[key]
     price = None if item.price is None else minor_to_decimal(item.price, catalog.scale)
-    return Item(UUID(int=key), item.name, price, sold_out)
+    return Item(UUID(int=key), item.name, price, sold_out, picture)
 
 
 def _instant(text: str) -> datetime:

@@ -63,6 +63,9 @@ class Permission(Enum):
     CHANGE_STORES = auto()
     """To pause stores, and to sell items out."""
 
+    MANAGE_STORES = auto()
+    """To register stores, and to change how their orders are handled and what is charged."""
+
     REVIVE_JOBS = auto()
     CHANGE_CATALOGS = auto()
     PLACE_ORDERS = auto()

@@ -19,6 +19,9 @@ from mercato_contract.wire import Wire
 MAX_KEPT: Final = 32_000_000
 """Characters of names and descriptions that are kept of all sets together. One set is always kept."""
 
+MAX_PICTURE: Final = 1_000
+"""Characters of the address of a picture."""
+
 MAX_DESCRIPTION: Final = 400
 """Characters that are kept of a description: more than anybody is shown."""
 
@@ -47,6 +50,8 @@ class MenuIndex(Struct, frozen=True):
     names: Mapping[Key, str]
     named: Names
     descriptions: Mapping[Key, str]
+    pictures: Mapping[Key, str]
+    """Addresses of pictures; those that aren't `https`, or are too long, are left out."""
 
     def section_of(self, key: Key) -> str:
         """Return the name of an item's first section, an empty one if it is in none."""
@@ -110,11 +115,13 @@ class MenuIndexes:
 
 def _size(index: MenuIndex) -> int:
     texts = sum(map(len, index.names.values())) + sum(map(len, index.descriptions.values()))
+    texts += sum(map(len, index.pictures.values()))
     return texts + ITEM_SIZE * (len(index.names) + sum(len(section.items) for section in index.sections))
 
 
 class _Item(Wire):
     description: str | None = None
+    image_url: str | None = None
 
 
 class _Document(Menu, kw_only=True):
@@ -139,6 +146,11 @@ def index_of(body: bytes, catalog: CompiledCatalog) -> MenuIndex:
             item_id.int: item.description[:MAX_DESCRIPTION]
             for item_id, item in document.items.items()
             if item.description
+        },
+        pictures={
+            item_id.int: item.image_url
+            for item_id, item in document.items.items()
+            if item.image_url and item.image_url.startswith("https://") and len(item.image_url) <= MAX_PICTURE
         },
     )
 

@@ -1,0 +1,226 @@
+"""Forms about a store: from their texts to what the API's operations take, and what is wrong beside its field.
+
+The texts of a form are kept as they were typed, so that nothing has to be typed again. What is wrong with them the
+API's own decoders and services say, about a member; here it is said of the field, in plain words.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from mercato.features.stores.model import StoreRow
+from mercato_contract.decoding import Decoder
+from mercato_contract.refusals import Problem
+from mercato_contract.stores import (
+    ACCEPT_WITHIN,
+    MAX_CHARGES,
+    Charge,
+    ChargeBase,
+    ChargeKind,
+    FulfillmentMode,
+    OrderHandling,
+    StoreUpdate,
+)
+
+T = TypeVar("T")
+
+Texts = Mapping[str, str]
+"""What was typed, by the names of the fields; those that are empty are left out."""
+
+GENERAL: Final = ""
+"""The key of a fault that belongs to no field of the form."""
+
+_LENGTH: Final = re.compile(r"may have at most (\d+) characters, not (\d+)\.")
+
+_PLAIN: Final = {
+    "must have at least 1 characters.": "Fill this in.",
+    "must be an integer, not a string.": "Enter a whole number, like 10.",
+    "must be a number, not a string.": "Enter a number, like 52.37.",
+    "must be an absolute http or https URI, like https://example.com/path.": "Enter a web address, like "
+    "https://example.com/orders.",
+    "A charge has either a rate or an amount.": "Enter a percent or an amount.",
+}
+
+
+def read(
+    decoder: Decoder[T], members: Mapping[str, object], fields: Texts
+) -> tuple[T | None, dict[str, str]]:
+    """Return what an operation takes, or what is wrong beside each field. `fields` are names of fields by pointers."""
+    try:
+        return decoder(msgspec.json.encode(members)), {}
+    except Problem as problem:
+        return None, faults_of(problem, fields)
+
+
+def faults_of(problem: Problem, fields: Texts) -> dict[str, str]:
+    """Return what is wrong beside each field: a fault of a member that has none is general."""
+    found: dict[str, str] = {}
+    for reason in problem.errors:
+        pointer = reason.pointer or ""
+        name = fields.get(pointer, GENERAL)
+        found.setdefault(name, _plain(reason.message, pointer) if name != GENERAL else reason.message)
+    return found or {GENERAL: problem.detail}
+
+
+def _plain(message: str, pointer: str) -> str:
+    """Return a message about a member as one beside a field, which needs no name."""
+    rest = message.removeprefix(pointer.rpartition("/")[2]).lstrip(": ")
+    if (length := _LENGTH.fullmatch(rest)) is not None:
+        return f"At most {length[1]} characters fit, not {length[2]}."
+    if rest in _PLAIN:
+        return _PLAIN[rest]
+    return f"It {rest}" if rest.startswith("must") else rest[:1].upper() + rest[1:]
+
+
+def number(text: str) -> int | str:
+    """Return a whole number as one, another text as it is: the decoder says what is wrong with it."""
+    return int(text) if re.fullmatch(r"\d{1,9}", text) else text
+
+
+# --- how orders are handled --------------------------------------------------------------------------
+
+HANDLINGS: Final = {
+    OrderHandling.MANUAL: (
+        "A person accepts each order",
+        "New orders ring on the board. An order that nobody accepts in time is cancelled.",
+    ),
+    OrderHandling.AUTOMATIC: (
+        "Orders are accepted at once",
+        "Nobody is asked. Look at the board, or at the page Orders, for what was ordered.",
+    ),
+    OrderHandling.WEBHOOK: (
+        "Our own system answers",
+        "A point-of-sale system is called at its address, and accepts or refuses each order.",
+    ),
+}
+"""What people read of each way, in the order of the form."""
+
+HANDLING_FIELDS: Final = {
+    "/orderHandling": "orderHandling",
+    "/acceptWithin": "acceptWithin",
+    "/webhookUrl": "webhookUrl",
+}
+
+
+def handling_members(texts: Texts) -> dict[str, object]:
+    """Return the members that the form sends: the minutes are forgotten where no person accepts."""
+    chosen = texts.get("orderHandling")
+    minutes = texts.get("acceptWithin")
+    is_manual = chosen == OrderHandling.MANUAL
+    return {
+        "orderHandling": chosen,
+        "acceptWithin": number(minutes) if minutes is not None and is_manual else None,
+    }
+
+
+def handling_texts(store: StoreRow) -> dict[str, str]:
+    """Return the form's texts of a store."""
+    return {"orderHandling": store.handling.value, "acceptWithin": str(store.accept_minutes)}
+
+
+def handling_words(store: StoreRow) -> str:
+    """Return how a store's orders are handled, as a fact."""
+    if store.handling is OrderHandling.MANUAL:
+        return f"A person accepts each within {store.accept_minutes} minutes"
+    if store.handling is OrderHandling.AUTOMATIC:
+        return "Accepted at once, nobody is asked"
+    return "Its own system answers"
+
+
+DEFAULT_MINUTES: Final = str(ACCEPT_WITHIN)
+
+# --- taxes and fees -------------------------------------------------------------------------------------
+
+PERCENT: Final = "percent"
+AMOUNT: Final = "amount"
+
+BASES: Final = {ChargeBase.ITEMS: "the items", ChargeBase.ALL: "the items and the fees"}
+MODES: Final = {FulfillmentMode.PICKUP: "pickup", FulfillmentMode.DELIVERY_BY_MERCHANT: "delivery"}
+
+_BLANK_ROWS: Final = 2
+"""Rows of the form for charges that aren't there yet. Saving brings more."""
+
+
+def charge_members(texts: Texts) -> tuple[dict[str, object], dict[str, str]]:
+    """Return the member `charges` of the form's rows, and the fields of its pointers. A row without texts is none."""
+    charges: list[dict[str, object]] = []
+    fields = {"/charges": GENERAL}
+    for row in range(MAX_CHARGES):
+        name, value = texts.get(f"name-{row}"), texts.get(f"value-{row}")
+        if not name and not value:
+            continue
+        at = f"/charges/{len(charges)}"
+        is_rate = texts.get(f"unit-{row}", PERCENT) == PERCENT
+        charges.append(
+            {
+                "kind": texts.get(f"kind-{row}", ChargeKind.TAX.value),
+                "name": name or "",
+                "rate" if is_rate else "amount": (value or "").removesuffix("%").strip() or None,
+                "included": f"included-{row}" in texts,
+                "appliesTo": texts.get(f"appliesTo-{row}", ChargeBase.ITEMS.value),
+                "mode": texts.get(f"mode-{row}"),
+            }
+        )
+        fields |= {at: f"value-{row}", f"{at}/rate": f"value-{row}", f"{at}/amount": f"value-{row}"}
+        fields |= {
+            f"{at}/{name}": f"{name}-{row}" for name in ("kind", "name", "included", "appliesTo", "mode")
+        }
+    return {"charges": charges}, fields
+
+
+def charge_texts(charges: tuple[Charge, ...]) -> dict[str, str]:
+    """Return the form's texts of charges."""
+    texts: dict[str, str] = {}
+    for row, charge in enumerate(charges):
+        texts |= {
+            f"kind-{row}": charge.kind.value,
+            f"name-{row}": charge.name,
+            f"unit-{row}": PERCENT if charge.amount is None else AMOUNT,
+            f"value-{row}": charge.rate or charge.amount or "",
+            f"appliesTo-{row}": charge.applies_to.value,
+        }
+        if charge.included:
+            texts[f"included-{row}"] = "true"
+        if charge.mode is not None:
+            texts[f"mode-{row}"] = charge.mode.value
+    return texts
+
+
+def charge_rows(texts: Texts) -> list[int]:
+    """Return the numbers of the rows that the form shows: those with texts, and some for more."""
+    used = [row for row in range(MAX_CHARGES) if f"name-{row}" in texts or f"value-{row}" in texts]
+    return list(range(min(max(used, default=-1) + 1 + _BLANK_ROWS, MAX_CHARGES)))
+
+
+def charge_lines(store: StoreRow) -> Iterator[str]:
+    """Yield a line about each charge of a store: what it is, of what, and when."""
+    currency = "" if store.charges is None else store.charges.currency
+    for charge in () if store.charges is None else store.charges.charges:
+        value = (
+            f"{charge.rate} % of {BASES[charge.applies_to]}" if charge.rate else f"{charge.amount} {currency}"
+        )
+        included = ", included in the prices" if charge.included else ""
+        mode = f", for {MODES[charge.mode]}" if charge.mode is not None else ""
+        yield f"{charge.name}: {value}{included}{mode}"
+
+
+_read_update: Final = Decoder(StoreUpdate)
+
+
+def read_update(members: Mapping[str, object], fields: Texts) -> tuple[StoreUpdate | None, dict[str, str]]:
+    """Return an update of a store, or what is wrong beside each field."""
+    return read(_read_update, members, fields)
+
+
+def choices() -> dict[str, Any]:
+    """Return what the templates of the forms list."""
+    return {
+        "handlings": HANDLINGS,
+        "default_minutes": DEFAULT_MINUTES,
+        "kinds": {ChargeKind.TAX.value: "Tax", ChargeKind.FEE.value: "Fee"},
+        "bases": BASES,
+        "modes": MODES,
+        "charge_rows": charge_rows,
+    }

@@ -1,0 +1,206 @@
+"""Order handling, taxes and fees on a store's pages: seen by who owns the store, changed by who manages it."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.api.trade import Trade, trade
+from tests.console.browser import Page
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.service import MerchantServer, Service
+
+from mercato.features.partners.model import PartnerKind
+from mercato.features.sign_in.roles import Role
+from mercato_contract.stores import MAX_CHARGES
+
+
+async def opened(mercato: Service, shop: MerchantServer, **options: Any) -> tuple[Trade, Any, str]:
+    deal = await trade(mercato, shop, **options)
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    return deal, browser, f"/console/stores/{deal.store['storeId']}"
+
+
+def fault(page: Page, name: str) -> str:
+    """Return what is said to be wrong beside a field."""
+    (field,) = [one for one in page.root.all("input", "select") if one.attributes.get("name") == name]
+    assert "aria-invalid" in field.attributes
+    described = field.attributes["aria-describedby"].split()
+    return next(one.text for one in page.root.all("p") if one.attributes.get("id") == described[0])
+
+
+async def test_a_manager_chooses_that_a_person_accepts_orders_and_within_which_time(
+    mercato: Service, shop: MerchantServer
+):
+    deal, browser, path = await opened(mercato, shop, webhook=False)
+    page = await browser.open(path)
+    assert "Accepted at once, nobody is asked" in page.text
+    form = await browser.open(page.link("Change how orders are handled"))
+    assert form.heading == "Handling of orders"
+    done = await browser.press(form, "Save", orderHandling="manual", acceptWithin="15")
+    assert done.status_region == "A person accepts each order from now on, within 15 minutes."
+    assert "A person accepts each within 15 minutes" in done.text
+    store = (await deal.pos.get(f"/v1/commerce/stores/{deal.store['storeId']}")).json()
+    assert (store["orderHandling"], store["acceptWithin"]) == ("manual", 15)
+    again = await browser.open(f"{path}/handling")
+    assert again.field("Minutes to accept an order").attributes["value"] == "15"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "said"),
+    [
+        ("61", "It must be at most 60."),
+        ("0", "It must be at least 1."),
+        ("soon", "Enter a whole number, like 10."),
+    ],
+)
+async def test_minutes_that_do_not_fit_are_refused_beside_their_field_and_stay_as_they_were_typed(
+    mercato: Service, shop: MerchantServer, minutes: str, said: str
+):
+    deal, browser, path = await opened(mercato, shop, webhook=False)
+    form = await browser.open(f"{path}/handling")
+    refused = await browser.press(form, "Save", orderHandling="manual", acceptWithin=minutes)
+    assert refused.status == 422
+    assert fault(refused, "acceptWithin") == said
+    assert refused.field("Minutes to accept an order").attributes["value"] == minutes
+    store = (await deal.pos.get(f"/v1/commerce/stores/{deal.store['storeId']}")).json()
+    assert store["orderHandling"] == "automatic"
+
+
+async def test_only_a_store_with_a_webhook_url_can_have_its_own_system_answer(
+    mercato: Service, shop: MerchantServer
+):
+    _, browser, path = await opened(mercato, shop, webhook=False)
+    form = await browser.open(f"{path}/handling")
+    assert "Our own system answers" not in form.text
+    refused = await browser.press(form, "Save", orderHandling="webhook")
+    assert refused.status == 422
+    assert "needs a webhookUrl" in refused.text
+    _, browser, path = await opened(mercato, shop)
+    form = await browser.open(f"{path}/handling")
+    assert "Our own system answers" in form.text
+    assert (await browser.press(form, "Save")).status_region.startswith("The handling of orders is saved")
+
+
+async def test_taxes_and_fees_are_set_in_a_form_and_an_order_has_them(mercato: Service, shop: MerchantServer):
+    deal, browser, path = await opened(mercato, shop, webhook=False)
+    form = await browser.open((await browser.open(path)).link("Change taxes and fees"))
+    fields = {
+        "name-0": "VAT",
+        "value-0": "10 %",
+        "appliesTo-0": "all",
+        "kind-1": "fee",
+        "name-1": "Bag",
+        "value-1": "0.50",
+        "unit-1": "amount",
+        "mode-1": "PICKUP",
+    }
+    done = await browser.press(form, "Save", **fields)
+    assert done.status_region == "The taxes and fees are saved: orders have them from now on."
+    assert "VAT: 10 % of the items and the fees" in done.text
+    assert "Bag: 0.50 USD, for pickup" in done.text
+    amounts = (await deal.validate(deal.order()))["order"]["amounts"]
+    assert (amounts["subTotal"], amounts["fees"], amounts["taxes"]) == ("5.80", "0.50", "0.63")
+    again = await browser.open(f"{path}/charges")
+    assert again.field("Name").attributes["value"] == "VAT"
+    emptied = await browser.press(again, "Save", **{"name-0": "", "value-0": "", "included-1": "true"})
+    assert emptied.status == 422
+    assert fault(emptied, "included-1") == "Only a tax can be included: the prices contain no fee."
+    fewer = await browser.press(again, "Save", **{"name-0": "", "value-0": ""})
+    assert [one["name"] for one in (await stored(deal))["charges"]] == ["Bag"]
+    assert "VAT" not in fewer.text
+
+
+async def stored(deal: Trade) -> Any:
+    return (await deal.pos.get(f"/v1/commerce/stores/{deal.store['storeId']}")).json()
+
+
+@pytest.mark.parametrize(
+    ("sent", "name", "said"),
+    [
+        ({"name-0": "VAT"}, "value-0", "Enter a percent or an amount."),
+        ({"value-0": "7"}, "name-0", "Fill this in."),
+        ({"name-0": "VAT", "value-0": "7,5"}, "value-0", '"7,5" is not a decimal number like 12.50.'),
+        ({"name-0": "VAT", "value-0": "101"}, "value-0", "It must be a percent above 0, and at most 100."),
+        ({"name-0": "Bag", "value-0": "0.123", "unit-0": "amount"}, "value-0", "decimal"),
+        ({"name-0": "Bag", "value-0": "-1", "unit-0": "amount"}, "value-0", "It must not be negative."),
+        ({"name-0": "x" * 130, "value-0": "1"}, "name-0", "At most 120 characters fit, not 130."),
+        ({"name-0": "VAT", "value-0": "1", "kind-0": "gift"}, "kind-0", "tax, fee"),
+        ({"name-3": "Late", "value-3": "x"}, "value-3", "is not a decimal number"),
+    ],
+)
+async def test_a_fault_of_a_tax_or_a_fee_stands_beside_its_field_and_nothing_is_lost(
+    mercato: Service, shop: MerchantServer, sent: dict[str, str], name: str, said: str
+):
+    deal, browser, path = await opened(mercato, shop, webhook=False)
+    refused = await browser.press(await browser.open(f"{path}/charges"), "Save", **sent)
+    assert refused.status == 422
+    assert said in fault(refused, name)
+    values = {
+        one.attributes["name"]: one.attributes["value"]
+        for one in refused.root.all("input")
+        if "id" in one.attributes
+    }
+    assert {
+        key: text for key, text in sent.items() if key in values and key != "unit-0"
+    }.items() <= values.items()
+    assert (await stored(deal))["charges"] == []
+
+
+async def test_a_form_has_room_for_as_many_taxes_and_fees_as_a_store_may_have(
+    mercato: Service, shop: MerchantServer
+):
+    deal, browser, path = await opened(mercato, shop, webhook=False)
+    fields = {
+        f"{part}-{row}": text
+        for row in range(MAX_CHARGES)
+        for part, text in (("name", f"Tax {row}"), ("value", "1"))
+    }
+    done = await browser.press(await browser.open(f"{path}/charges"), "Save", **fields)
+    assert len((await stored(deal))["charges"]) == MAX_CHARGES
+    full = await browser.open(f"{path}/charges")
+    assert len(full.root.all("fieldset")) == MAX_CHARGES
+    assert len(full.body) < 100_000
+    assert done.status == 200
+
+
+async def test_a_store_whose_own_system_answers_has_no_form_for_taxes_and_refuses_it(
+    mercato: Service, shop: MerchantServer
+):
+    _, browser, path = await opened(mercato, shop)
+    assert "Change taxes and fees" not in (await browser.open(path)).text
+    page = await browser.open(f"{path}/charges")
+    assert "Save" not in page.buttons
+    assert "sets their taxes and fees itself" in page.text
+    refused = await browser.post(f"{path}/charges", {"name-0": "VAT", "value-0": "7"})
+    assert refused.status == 422
+    assert "charges are for stores that aren't called" in refused.text
+
+
+async def test_who_may_not_manage_a_store_sees_its_handling_and_has_no_way_to_change_it(
+    mercato: Service, shop: MerchantServer
+):
+    deal, _, path = await opened(mercato, shop, webhook=False)
+
+    row = await mercato.app.cache.find_in_force(UUID(deal.store["storeId"]))
+    assert row is not None
+    for browser in (
+        (await enter_as_person(mercato, Role.SUPPORT, row.partner_id))[0],
+        (await enter_as_person(mercato, Role.READ_ONLY, row.partner_id, name="Rea"))[0],
+        (await enter_as_operator(mercato))[0],
+    ):
+        page = await browser.open(path)
+        assert "Accepted at once, nobody is asked" in page.text
+        assert "Change how orders" not in page.text
+        assert "Change taxes" not in page.text
+    front, _ = await enter_as_partner(mercato, deal.front)
+    assert "Accepted at once" not in (await front.open(path)).text
+
+
+async def test_another_partners_store_can_not_be_changed(mercato: Service, shop: MerchantServer):
+    deal, _, path = await opened(mercato, shop, webhook=False)
+    for kind in (PartnerKind.COMMERCE, PartnerKind.BOTH):
+        stranger, _ = await enter_as_partner(mercato, (await mercato.partner(kind))[1])
+        for part in ("handling", "charges"):
+            assert (await stranger.open(f"{path}/{part}")).status == 404
+            assert (await stranger.post(f"{path}/{part}", {"orderHandling": "manual"})).status == 404
+    assert (await stored(deal))["orderHandling"] == "automatic"
