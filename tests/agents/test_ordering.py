@@ -14,7 +14,7 @@ from tests.console.browser import Browser
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
 
-from mercato.agents.protocol import MODERN
+from mercato.agents.protocol import INITIALIZED, INVALID_PARAMS, MODERN, URL_REQUEST
 from mercato.agents.tools import SMALL
 from mercato.features.partners.model import PartnerKind
 
@@ -204,24 +204,93 @@ async def test_declined_and_expired_quotes_are_told(sells: Trade, mercato: Servi
     assert refused["errorCode"] == "QUOTE_DECLINED"
 
 
-async def test_a_client_that_shows_urls_gets_the_address_once_as_an_elicitation(sells: Trade):
+SHOWS_URLS = META | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}}}
+
+
+async def asking(sells: Trade, meta: Any = SHOWS_URLS) -> tuple[Agent, dict[str, Any]]:
+    """Return an agent whose orders need an approval, and its call of place_order."""
     agent = Agent((await assistant(sells, {"name": "Lunch", "approval": "always"})).client)
-    assert agent.revision == MODERN
     quote = await agent.call("quote_order", **order_of(sells))
-    meta = META | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}}}
-    call = {
-        "name": "place_order",
-        "arguments": {"quoteId": quote["quoteId"], "total": "5.80"},
-        "_meta": meta,
-    }
+    arguments = {"quoteId": quote["quoteId"], "total": "5.80"}
+    return agent, {"name": "place_order", "arguments": arguments, "_meta": meta}
+
+
+async def test_a_client_that_shows_urls_gets_the_address_once_as_an_elicitation(sells: Trade):
+    agent, call = await asking(sells)
+    assert agent.revision == MODERN
     asked = await agent.ask("tools/call", call)
+    assert set(asked) == {"resultType", "inputRequests", "_meta"}
     assert asked["resultType"] == "input_required"
     ((name, wanted),) = asked["inputRequests"].items()
     assert (wanted["method"], wanted["params"]["mode"]) == ("elicitation/create", "url")
+    assert set(wanted["params"]) == {"mode", "message", "url"}
     assert "/approve/" in wanted["params"]["url"]
     # Who has agreed to open it hasn't decided yet: the answer is a result.
     again = await agent.ask("tools/call", call | {"inputResponses": {name: {"action": "accept"}}})
     assert again["structuredContent"]["status"] == "approval_required"
+    # A client that hasn't got the response is asked again.
+    for other in ({}, {"another": {"roots": []}, "a_number": 5}):
+        assert (await agent.ask("tools/call", call | {"inputResponses": other}))["inputRequests"] == asked[
+            "inputRequests"
+        ]
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("action", "next_step"),
+    [("accept", "Once they have decided"), ("decline", "said no"), ("cancel", "ready")],
+)
+async def test_what_a_person_answers_who_was_to_open_the_address_decides_nothing(
+    sells: Trade, mercato: Service, action: str, next_step: str
+):
+    agent, call = await asking(sells)
+    await agent.ask("tools/call", call)
+    repeat = call | {"inputResponses": {URL_REQUEST: {"action": action, "content": {"approve": True}}}}
+    found = (await agent.ask("tools/call", repeat))["structuredContent"]
+    assert found["status"] == "approval_required"
+    assert next_step in found["sentence"]
+    assert (await agent.call("list_orders"))["orders"] == []
+    # The page decides, whatever the client said.
+    browser = Browser(mercato.base, mercato.session)
+    await browser.press(await browser.open(found["approvalUrl"]), "Place order")
+    assert (await agent.ask("tools/call", repeat))["structuredContent"]["status"] == "placed"
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    "responses", [[], "open", {URL_REQUEST: "accept"}, {URL_REQUEST: {}}, {URL_REQUEST: {"action": "yes"}}]
+)
+async def test_a_response_that_is_none_is_an_error_of_json_rpc(sells: Trade, responses: Any):
+    agent, call = await asking(sells)
+    await agent.ask("tools/call", call)
+    message = agent.message("tools/call", call | {"inputResponses": responses})
+    answer = await agent.post(message, **agent.headers("tools/call", "place_order"))
+    assert (answer.status, answer.json()["error"]["code"]) == (400, INVALID_PARAMS)
+    assert (await agent.call("list_orders"))["orders"] == []
+
+
+@only_sqlite
+@pytest.mark.parametrize("elicitation", [{}, {"form": {}}, {"url": None}, "url", ["url"]])
+async def test_a_client_that_does_not_declare_urls_gets_the_address_as_a_result(
+    sells: Trade, elicitation: Any
+):
+    agent, call = await asking(
+        sells, META | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": elicitation}}
+    )
+    asked = await agent.ask("tools/call", call)
+    assert asked["structuredContent"]["status"] == "approval_required"
+
+
+@only_sqlite
+@pytest.mark.parametrize("revision", INITIALIZED)
+async def test_a_client_of_an_older_revision_gets_no_input_request(sells: Trade, revision: str):
+    capabilities: dict[str, Any] = {
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}}
+    }
+    agent, call = await asking(sells, capabilities)
+    agent.revision = revision
+    asked = await agent.ask("tools/call", call | {"inputResponses": 5})
+    assert asked["structuredContent"]["status"] == "approval_required"
 
 
 @only_sqlite

@@ -159,7 +159,8 @@ async def test_a_surface_sees_its_own_tools_within_16_kilobytes(agent: Agent, cl
     for each in (agent, clerk):
         each.revision = revision
         answer = await each.send("tools/list")
-        assert len(answer.body) <= 16_000
+        # A kilobyte is left for what comes.
+        assert len(answer.body) <= 15_000
         tools = answer.json()["result"]["tools"]
         for tool in tools:
             assert tool["title"]

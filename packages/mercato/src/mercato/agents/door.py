@@ -204,7 +204,7 @@ def _tool_of(surface: Surface, request: Request) -> Tool:
 async def _call_tool(call: Call[bytes, None], request: Request, tool: Tool) -> Answer[McpAnswer]:
     made: ToolCall[Any] = ToolCall(
         call.app, call.authenticated, None, None, call.ids, call.texts, call.head, tool.action,
-        tool=tool, takes_urls=request.takes_urls,
+        tool=tool, takes_urls=request.takes_urls, consent=request.consent,
     )  # fmt: skip
     set_context(made.context)
     headers = _limits(await count_request(call.app, call.caller, tool.rate))

@@ -15,6 +15,7 @@ from mercato.features.partners.model import Surface
 from mercato_catalog.model import CompiledGroup, Key, rule
 from mercato_contract.ordering import NameOrId
 from mercato_contract.refusals import ValidationFailed
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire, as_json, parse_uuid
 
 tools: Final = Tools(Surface.MARKETFRONT)
@@ -126,7 +127,7 @@ def _lines_of_groups(groups: Iterable[ItemGroup], indent: str) -> Iterator[str]:
             yield f"{indent}- {_line_of_option(option)}"
             yield from _lines_of_groups(option.groups or (), indent + "  ")
         if group.more:
-            yield f"{indent}- {group.more} more options: ask with path ending in this group"
+            yield f"{indent}- {count_of(group.more, 'more option')}: ask with path ending in this group"
 
 
 def _line_of_option(option: ItemOption) -> str:
@@ -173,7 +174,9 @@ def _find_item(menu: StoreMenu, text: str) -> Key:
         return found[0]
     if found:
         listed = ", ".join(f"{_named(menu, key)} ({_section(menu, key)})" for key in found[:MAX_CANDIDATES])
-        raise ValidationFailed.at("/item", f"{len(found)} items have this name: {listed}. Send an id.")
+        raise ValidationFailed.at(
+            "/item", f"This name fits {count_of(len(found), 'item')}: {listed}. Send an id."
+        )
     if parse_uuid(text) is not None:
         raise ValidationFailed.at("/item", "The store sells no item with this id. get_menu lists its items.")
     listed = ", ".join(_named(menu, key) for key in named.nearest_items(text))
@@ -205,7 +208,11 @@ def _step(found: Sequence[Key], names: Mapping[Key, str], number: int, kind: str
         return found[0]
     others = list(found or names)
     listed = ", ".join(f"{plain(names[key])} [{UUID(int=key)}]" for key in others[:MAX_CANDIDATES])
-    what = f"{len(found)} {kind}s have this name" if found else f"There is no {kind} of this name or id here"
+    what = (
+        f"This name fits {count_of(len(found), kind)}"
+        if found
+        else f"There is no {kind} of this name or id here"
+    )
     raise ValidationFailed.at(f"/path/{number}", f"{what}: {listed or 'there are none'}.")
 
 

@@ -25,6 +25,7 @@ from mercato_contract.clock import zone
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.stores import StoreAvailability
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire
 
 tools: Final = Tools(Surface.MARKETFRONT)
@@ -141,7 +142,7 @@ async def read_menu(app: Services, store_id: UUID) -> StoreMenu:
 
 def line_of_section(section: MenuSection) -> str:
     hours = "" if section.hours is UNSET else f", {section.hours}"
-    return f"- {section.name}: {section.items} items{hours}"
+    return f"- {section.name}: {count_of(section.items, 'item')}{hours}"
 
 
 def line_of_item(item: MenuItem) -> str:
@@ -159,7 +160,7 @@ def render_menu(page: MenuPage) -> str:
         hours = "open" if page.closes_at is None else f"open until {page.closes_at}"
     else:
         hours = "closed" if page.opens_at is None else f"closed until {page.opens_at}"
-    lines = [f"{page.store}: {hours}. {page.total_items} items, prices in {page.currency}."]
+    lines = [f"{page.store}: {hours}. {count_of(page.total_items, 'item')}, prices in {page.currency}."]
     if page.sections is not UNSET:
         lines.append("Too many to list. Ask again with a section or a query. Sections:")
         lines += map(line_of_section, page.sections)
@@ -179,8 +180,8 @@ def render_menu(page: MenuPage) -> str:
 
 @tools.declare(title="Read a menu", calls=[STORE], hints=READS, render=render_menu)
 async def get_menu(call: ToolCall[GetMenu]) -> MenuPage:
-    """Read what a store sells, in brief: all items, or if they are too many, the sections; then ask for a section, or
-    for items with the words of query. get_item has the choices of an item.
+    """Read what a store sells, in brief: all items, or the sections if they are too many: then ask for one, or for
+    words of items (query). get_item has an item's choices.
     """
     asked = call.body
     menu = await read_menu(call.app, asked.store_id)

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
 from mercato.agents.merchant_stores import Cursor
-from mercato.agents.orders import (
+from mercato.agents.order_summaries import (
     OrderDetails,
     OrderSummary,
     details_of,

@@ -18,6 +18,7 @@ from mercato_contract.stores import (
     StoreStatusResponse,
     StoreStatusValue,
 )
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Instant, Wire
 
 tools: Final = Tools(Surface.COMMERCE)
@@ -104,8 +105,8 @@ def line_of_store(store: StoreSummary) -> str:
     until = "" if store.resume_at is UNSET else f" until {store.resume_at}"
     parts = [
         f"- {store.name} [{store.store_id}], your id {store.partner_store_id}: {store.status.value}{until}{reason}",
-        f"{store.sold_out_items} items sold out" if store.sold_out_items else "",
-        f"{store.warnings} warnings" if store.warnings else "",
+        f"{count_of(store.sold_out_items, 'item')} sold out" if store.sold_out_items else "",
+        count_of(store.warnings, "warning") if store.warnings else "",
     ]
     return "; ".join(part for part in parts if part)
 
@@ -326,8 +327,8 @@ class ItemsSet(Wire, kw_only=True):
 def render_items(found: ItemsSet) -> str:
     """Return what was changed as text."""
     return (
-        f"{found.changed} items of the store {found.store_id} are changed; "
-        f"{found.sold_out_items} are sold out now."
+        f"Changed: {count_of(found.changed, 'item')} of the store {found.store_id}. "
+        f"Sold out now: {count_of(found.sold_out_items, 'item')}."
     )
 
 

@@ -17,6 +17,7 @@ from mercato.http.calls import operation_of
 from mercato_contract.catalogs import CatalogFault, CatalogSummary
 from mercato_contract.pages import cursor_of
 from mercato_contract.refusals import InvalidRequest
+from mercato_contract.texts import count_of
 from mercato_contract.webhooks import DeliveryStatus, WebhookDelivery, WebhookDeliveryPage
 from mercato_contract.wire import Wire
 
@@ -72,7 +73,8 @@ def render_problems(found: CatalogProblems) -> str:
     when = "" if found.updated_at is UNSET else f" at {found.updated_at}"
     lines = [f"The catalog is {found.status}{when}."]
     if found.summary is not UNSET:
-        lines.append(f"{found.summary.items} items, {found.summary.modifier_groups} modifier groups.")
+        items, groups = found.summary.items, found.summary.modifier_groups
+        lines.append(f"{count_of(items, 'item')}, {count_of(groups, 'modifier group')}.")
     for name, listed, more in (
         ("Errors", found.errors, found.more_errors),
         ("Warnings", found.warnings, found.more_warnings),
@@ -227,7 +229,7 @@ def _line_of_webhook(webhook: FailedWebhook) -> str:
     order = "" if webhook.order_id is None else f" of order {webhook.order_id}"
     return (
         f"- {webhook.type}{order} [{webhook.delivery_id}] to {webhook.url}: {webhook.error} "
-        f"({webhook.attempts} attempts, {webhook.updated_at}){disabled}"
+        f"({count_of(webhook.attempts, 'attempt')}, {webhook.updated_at}){disabled}"
     )
 
 

@@ -23,6 +23,7 @@ from mercato_contract.carts import CartAmounts
 from mercato_contract.ordering import Candidate, LineFault, NamedLine, ResolvedChoice, ResolvedLine
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import ValidationFailed
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire, as_json, uuid_text
 
 tools: Final = Tools(Surface.MARKETFRONT)
@@ -102,7 +103,7 @@ def render_lines(priced: PricedLines) -> str:
     amounts = priced.amounts
     total = f"{amounts.total} {amounts.currency}, before fees, taxes and tip."
     if any(line.name is UNSET for line in priced.lines):
-        return f"{total} {len(priced.lines)} lines."
+        return f"{total} {count_of(len(priced.lines), 'line')}."
     return "\n".join([total, *map(render_line, priced.lines)])
 
 
@@ -227,9 +228,8 @@ def _refusal_of(found: Resolution, sent: Sequence[NamedLine]) -> ExplainedError:
     """Return the refusal of lines with faults: 400 if something is unavailable, else 422, as carts are refused."""
     faults = [*(fault for line in found.lines for fault in line.faults), *found.faults]
     errors = [_error_of(fault) for fault in faults]
-    detail = (
-        faults[0].message if len(faults) == 1 else f"{len(faults)} faults in {len(sent)} lines: see lines."
-    )
+    counted = f"{count_of(len(faults), 'fault')} in {count_of(len(sent), 'line')}: see lines."
+    detail = faults[0].message if len(faults) == 1 else counted
     unavailable = any(fault.code == ItemUnavailable.code for fault in faults)
     for room in _ROOMS:
         members = _members(found, room)
@@ -319,7 +319,7 @@ def _texts_of_line(line: ResolvedLine, number: int, room: _Room) -> Iterator[str
             more = len(fault.candidates or fault.options or ()) - len(listed) + (fault.more or 0)
             yield f"    {'; '.join(map(_text_of_candidate, listed))}{f'; and {more} more' if more else ''}"
     if len(line.faults) > room.faults:
-        yield f"  and {len(line.faults) - room.faults} more faults"
+        yield f"  and {count_of(len(line.faults) - room.faults, 'more fault')}"
 
 
 def _text_of_candidate(candidate: Candidate) -> str:

@@ -3,7 +3,7 @@
 A quote's order is placed once, so a repeat is always safe: it gets the first answer again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 from uuid import UUID, uuid5
@@ -12,6 +12,14 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
+from mercato.agents.order_summaries import (
+    Described,
+    details_of,
+    list_summaries,
+    text_of_details,
+    text_of_summary,
+)
+from mercato.agents.protocol import Consent
 from mercato.agents.texts import described, plain
 from mercato.agents.tools import (
     LARGE,
@@ -23,7 +31,6 @@ from mercato.agents.tools import (
     ToolCall,
     Tools,
     query_of,
-    take_within,
 )
 from mercato.api.orders import marketfront_orders
 from mercato.features.orders.errors import OrderClosed, StoreUnreachable
@@ -34,21 +41,14 @@ from mercato.features.orders.service import list_timeline
 from mercato.features.partners.model import Surface
 from mercato.features.quotes.model import ApprovalRequest, FoundQuote, QuotePlacement, QuoteState
 from mercato.http.calls import operation_of
-from mercato.http.operations import Operation
 from mercato.platform.problem_details import ProblemFormat, represent_detail
 from mercato.services import Services
 from mercato_contract.orders import (
     CancelOrderRequest,
-    MarketfrontOrderPage,
     Order,
-    OrderAmounts,
     OrderState,
-    OrderStatus,
 )
-from mercato_contract.pages import cursor_of
-from mercato_contract.placements import Amounts, OrderLine, PickupFulfillment
 from mercato_contract.refusals import InvalidRequest
-from mercato_contract.stores import FulfillmentMode
 from mercato_contract.wire import Wire, redacted, rfc3339
 
 tools: Final = Tools(Surface.MARKETFRONT)
@@ -65,191 +65,8 @@ _CANCEL: Final = operation_of(marketfront_orders, "cancelOrder")
 PLACES: Final = Hints(read_only=False, destructive=False, idempotent=True, open_world=True)
 CANCELS: Final = Hints(read_only=False, destructive=True, idempotent=True, open_world=True)
 
-Described = Annotated[Any, Meta(extra_json_schema={"type": "object"})]
-"""A part of a result whose members the schema doesn't list: they would be a third of what an agent reads first."""
-
 QuoteId = Annotated[UUID, Meta(description="Of quote_order")]
 OrderId = Annotated[UUID, Meta(description="Of place_order or list_orders")]
-
-
-# --- orders as agents read them -------------------------------------------------------------------
-
-
-class AmountEntry(Wire):
-    """A part of an amount, as the store describes it."""
-
-    of: str
-    amount: str
-    description: str
-
-
-class AmountsSummary(Wire, kw_only=True):
-    """What an order costs, with the parts of each amount. `more` parts have no room."""
-
-    currency: str
-    sub_total: str
-    fees: str
-    taxes: str
-    promotions: str
-    adjustments: str
-    tip: str
-    total: str
-    details: list[AmountEntry]
-    more: int | UnsetType = UNSET
-
-
-class LineSummary(Wire, kw_only=True):
-    """A line of an order, with its choices as text."""
-
-    item_id: UUID
-    name: str
-    quantity: int
-    total: str | UnsetType = UNSET
-    choices: str | UnsetType = UNSET
-    note: str | UnsetType = UNSET
-
-
-class OrderSummary(Wire, kw_only=True):
-    """An order. `number` is the store's. `moreLines` have no room."""
-
-    order_id: UUID
-    store_id: UUID
-    state: OrderState
-    status: OrderStatus
-    number: str | UnsetType = UNSET
-    placed_at: str
-    ready_at: str | UnsetType = UNSET
-    fulfillment: FulfillmentMode
-    scheduled_time: str | UnsetType = UNSET
-    total: str
-    currency: str
-    cancel_reason: str | UnsetType = UNSET
-
-
-class OrderDetails(OrderSummary, kw_only=True):
-    """An order with its lines and amounts."""
-
-    amounts: AmountsSummary
-    lines: list[LineSummary]
-    more_lines: int | UnsetType = UNSET
-
-
-MAX_NOTE: Final = 200
-MAX_CHOICES: Final = 600
-"""Characters of a note, and of all choices of a line, that are kept."""
-
-AMOUNTS_SIZE: Final = 3_000
-LINES_SIZE: Final = 7_000
-"""Bytes that the parts of amounts, and the lines of an order, have in an answer."""
-
-_KINDS: Final = ("fees", "taxes", "promotions", "adjustments", "tip")
-
-
-def amounts_of(amounts: Amounts, *, most: int = AMOUNTS_SIZE) -> AmountsSummary:
-    """Return the amounts of an order or a quote, with as many parts as there is room for."""
-    entries = [
-        AmountEntry(of=kind, amount=entry.amount, description=plain(entry.description))
-        for kind in _KINDS
-        for entry in getattr(amounts, f"{kind}_description")
-    ]
-    taken, _ = take_within(entries, _text_of_entry, most=most)
-    return AmountsSummary(
-        currency=amounts.currency,
-        sub_total=amounts.sub_total,
-        **{kind: getattr(amounts, kind) for kind in _KINDS},
-        total=(isinstance(amounts, OrderAmounts) and amounts.total_after_adjustments) or amounts.total,
-        details=taken,
-        more=len(entries) - len(taken) or UNSET,
-    )
-
-
-def _text_of_entry(entry: AmountEntry) -> str:
-    return f"  {entry.of}: {entry.amount} {entry.description}"
-
-
-def render_amounts(amounts: AmountsSummary) -> list[str]:
-    """Return the amounts as lines of text."""
-    parts = [f"{kind} {getattr(amounts, kind)}" for kind in _KINDS if amounts_differ(getattr(amounts, kind))]
-    total = f"Total {amounts.total} {amounts.currency}: {', '.join([f'items {amounts.sub_total}', *parts])}."
-    more = [] if amounts.more is UNSET else [f"  and {amounts.more} more parts"]
-    return [total, *map(_text_of_entry, amounts.details), *more]
-
-
-def amounts_differ(amount: str) -> bool:
-    """Return whether an amount isn't zero."""
-    return amount.strip("-0.") != ""
-
-
-def _line_of(line: OrderLine) -> LineSummary:
-    choices = "; ".join(_choices_of(line))
-    return LineSummary(
-        item_id=line.item_id,
-        name=plain(line.name or ""),
-        quantity=line.quantity,
-        total=UNSET if line.amounts is UNSET else line.amounts.total,
-        choices=plain(choices, MAX_CHOICES) or UNSET,
-        note=plain(line.note or "", MAX_NOTE) or UNSET,
-    )
-
-
-def _choices_of(line: OrderLine) -> Iterator[str]:
-    for group in line.modifier_groups:
-        for chosen in group.line_items:
-            units = "" if chosen.quantity == 1 else f"{chosen.quantity} x "
-            below = ", ".join(_choices_of(chosen))
-            name = plain(chosen.name or "")
-            yield f"{plain(group.name or '')}: {units}{name}{f' ({below})' if below else ''}"
-
-
-def _text_of_line(line: LineSummary) -> str:
-    price = "" if line.total is UNSET else f" {line.total}"
-    choices = "" if line.choices is UNSET else f" ({line.choices})"
-    note = "" if line.note is UNSET else f' note: "{line.note}"'
-    return f"- {line.quantity} x {line.name}{choices}{price}{note}"
-
-
-def summary_members(order: Order) -> dict[str, Any]:
-    return {
-        "order_id": order.order_id,
-        "store_id": order.store_id,
-        "state": order.state,
-        "status": order.status,
-        "number": UNSET if order.partner_order_id is None else plain(order.partner_order_id),
-        "placed_at": order.created_at,
-        "ready_at": order.estimated_ready_at or UNSET,
-        "fulfillment": FulfillmentMode.PICKUP
-        if isinstance(order.fulfillment, PickupFulfillment)
-        else FulfillmentMode.DELIVERY_BY_MERCHANT,
-        "scheduled_time": order.fulfillment.scheduled_time or UNSET,
-        "total": order.amounts.total_after_adjustments or order.amounts.total,
-        "currency": order.amounts.currency,
-        "cancel_reason": UNSET if order.cancel_reason is None else described(order.cancel_reason),
-    }
-
-
-def details_of(order: Order) -> OrderDetails:
-    """Return an order with as many of its lines as there is room for."""
-    lines = list(map(_line_of, order.cart.line_items))
-    taken, _ = take_within(lines, _text_of_line, most=LINES_SIZE)
-    return OrderDetails(
-        **summary_members(order),
-        amounts=amounts_of(order.amounts),
-        lines=taken,
-        more_lines=len(lines) - len(taken) or UNSET,
-    )
-
-
-def text_of_summary(order: OrderSummary) -> str:
-    number = "" if order.number is UNSET else f", the store's number {order.number}"
-    reason = "" if order.cancel_reason is UNSET else f" ({order.cancel_reason})"
-    ready = "" if order.ready_at is UNSET else f", ready at {order.ready_at}"
-    state = f"{order.state.value}{reason}, {order.status.value}"
-    return f"- {order.order_id}{number}: {state}{ready}, {order.total} {order.currency}, placed {order.placed_at}"
-
-
-def text_of_details(order: OrderDetails) -> list[str]:
-    more = [] if order.more_lines is UNSET else [f"and {order.more_lines} more lines"]
-    return [text_of_summary(order), *map(_text_of_line, order.lines), *more, *render_amounts(order.amounts)]
 
 
 # --- what became of a quote -----------------------------------------------------------------------
@@ -306,8 +123,8 @@ class PlaceOrder(Wire, kw_only=True):
 
 @tools.declare(title="Place an order", calls=[_PLACE], hints=PLACES, render=render_answer)
 async def place_order(call: ToolCall[PlaceOrder]) -> OrderAnswer | Elicitation:
-    """Place a quote, once: a repeat gets the first answer again, so repeat the call after a lost answer. With status
-    approval_required nothing is placed yet: show approvalUrl to the person who decides.
+    """Place a quote, once: a repeat, as after a lost answer, gets the first answer again. With status approval_required
+    nothing is placed yet: show approvalUrl to the person who decides.
     """
     asked, app = call.body, call.app
     payment = None if asked.payment is UNSET else asked.payment
@@ -320,10 +137,10 @@ async def place_order(call: ToolCall[PlaceOrder]) -> OrderAnswer | Elicitation:
     )
     match outcome:
         case ApprovalRequest() as approval:
-            url = url_of(call, approval)
-            if call.takes_urls:
-                return Elicitation(message="A person must approve this order.", url=url)
-            return await _waiting(call, approval, OrderStage.APPROVAL_REQUIRED)
+            if call.takes_urls and call.consent is None:
+                message = f"Approve or decline an order of {approval.total} {approval.currency}."
+                return Elicitation(message=message, url=url_of(call, approval))
+            return _waiting(call, approval, OrderStage.APPROVAL_REQUIRED)
         case PlacedOrder(_, document) | CancelledOrder(_, document):
             order = msgspec.json.decode(document, type=Order)
             return await _placed(app, order, quote_id=asked.quote_id)
@@ -347,11 +164,20 @@ def url_of(call: ToolCall[Any], approval: ApprovalRequest) -> str:
     return f"{call.head.base_url}/approve/{approval.secret}"
 
 
-async def _waiting(call: ToolCall[Any], approval: ApprovalRequest, status: OrderStage) -> OrderAnswer:
+_SHOWN: Final[Mapping[Consent | None, str]] = {
+    None: "Show them the address; afterwards call place_order again, or get_order.",
+    "accept": "They have the address. Once they have decided, call place_order again, or get_order.",
+    "decline": "They were asked to open the address and said no. Ask them what to change, and quote that.",
+    "cancel": "They were asked to open the address and didn't answer. Show it to them when they are ready.",
+}
+"""What comes next, by what the person answered who was asked to open the approval page."""
+
+
+def _waiting(call: ToolCall[Any], approval: ApprovalRequest, status: OrderStage) -> OrderAnswer:
     return OrderAnswer(
         status=status,
         sentence=f"Nothing is placed yet: a person must approve this order of {approval.total} {approval.currency} by "
-        f"{rfc3339(approval.expires_at)}. Show them the address; afterwards call place_order again, or get_order.",
+        f"{rfc3339(approval.expires_at)}. {_SHOWN[call.consent]}",
         total=approval.total,
         currency=approval.currency,
         quote_id=approval.quote_id,
@@ -401,7 +227,7 @@ async def get_order(call: ToolCall[GetOrder]) -> OrderAnswer:
     if found.order is not None:
         return await _current(app, found.order, quote_id=found.id)
     if found.approval is not None:
-        return await _waiting(call, found.approval, OrderStage.PENDING_APPROVAL)
+        return _waiting(call, found.approval, OrderStage.PENDING_APPROVAL)
     return _unplaced(found, is_over=found.quote is None or found.quote.is_over(app.clock()))
 
 
@@ -495,17 +321,6 @@ async def list_orders(call: ToolCall[ListOrders]) -> ListedOrders:
     return ListedOrders(orders=orders, next_cursor=cursor)
 
 
-async def list_summaries(
-    call: ToolCall[Any], operation: Operation, query: bytes, *, most: int
-) -> tuple[list[OrderSummary], str | None]:
-    """Return the orders of a page that the operation lists, as far as an answer has room, and the next cursor."""
-    page = await call.perform(operation, returns=MarketfrontOrderPage, query=query)
-    summaries = (OrderSummary(**summary_members(order)) for order in page.orders)
-    orders, are_left = take_within(summaries, text_of_summary, most=most)
-    # The list's own cursors name its entries, too.
-    return orders, cursor_of(orders[-1].order_id) if are_left else page.next_cursor
-
-
 # --- cancelling -----------------------------------------------------------------------------------
 
 
@@ -519,7 +334,7 @@ class CancelOrder(Wire, kw_only=True):
 
 @tools.declare(title="Cancel an order", calls=[_CANCEL, _GET], hints=CANCELS, render=render_answer)
 async def cancel_order(call: ToolCall[CancelOrder]) -> OrderAnswer:
-    """Cancel an order, if its store agrees. The same call again gets the first answer again."""
+    """Cancel an order, if its store agrees. A repeat gets the first answer again."""
     asked = call.body
     # The same order, reason and message are the same cancellation.
     key = uuid5(asked.order_id, f"{asked.reason}\0{asked.message or ''}")

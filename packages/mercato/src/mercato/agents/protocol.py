@@ -3,7 +3,8 @@
 Revision 2026-07-28 says in each request which one it is, in `_meta` and in headers that must agree with the body. The
 revisions before it begin with `initialize`. There are no sessions and no streams: each answer is one JSON object.
 
-Source: modelcontextprotocol.io, its pages on streamable HTTP, versioning and tools in these revisions.
+Source: modelcontextprotocol.io, its pages on streamable HTTP, versioning, tools, multi round-trip requests and
+elicitation in these revisions.
 """
 
 import base64
@@ -37,6 +38,12 @@ MAX_SHOWN: Final = 100
 
 Id = int | str | UnsetType
 """The id of a request, which its answer repeats; UNSET if it couldn't be read."""
+
+URL_REQUEST: Final = "open"
+"""The key of the one input that this server requests: that a person opens a URL."""
+
+Consent = Literal["accept", "decline", "cancel"]
+"""What a person answered who was asked to open a URL: to accept is to open it, and not what its page asks."""
 
 Method = Literal["initialize", "ping", "server/discover", "tools/list", "tools/call"]
 _METHODS: Final[Mapping[bool, frozenset[str]]] = {
@@ -87,6 +94,16 @@ class Meta(Struct, frozen=True, rename=lambda name: _META + name):
     clientCapabilities: dict[str, Any] | UnsetType = UNSET  # noqa: N815  # as above
 
 
+class _Response(Struct, frozen=True):
+    action: Consent
+
+
+class _Responses(Struct, frozen=True, rename={"opened": URL_REQUEST}):
+    """The responses to input requests. Those to what this server never requests are ignored."""
+
+    opened: _Response | UnsetType = UNSET
+
+
 class Params(Struct, frozen=True, rename={"meta": "_meta", "revision": "protocolVersion"}):
     """The parameters of all methods. `revision` is that of `initialize`."""
 
@@ -121,17 +138,32 @@ class Request(Struct, frozen=True):
     def takes_urls(self) -> bool:
         """Whether the client shows a person a URL that it is given (`elicitation` in the mode `url`).
 
-        A client that repeats a call with the person's response isn't given the same URL again.
+        Clients of the older revisions are asked by a stream, which this server hasn't.
         """
-        if self.params.inputResponses is not UNSET:
-            return False
         capabilities = self.params.meta.clientCapabilities
         elicitation = None if capabilities is UNSET else capabilities.get("elicitation")
-        return isinstance(elicitation, dict) and "url" in elicitation
+        return self.is_modern and isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
+
+    @property
+    def consent(self) -> Consent | None:
+        """What a person answered who was asked to open a URL; None before. Raises ProtocolError.
+
+        The repeated call says it in `inputResponses`.
+        """
+        if isinstance(self.params.inputResponses, UnsetType) or not self.is_modern:
+            return None
+        try:
+            response = _decode_responses(self.params.inputResponses).opened
+        except msgspec.DecodeError as fault:
+            raise self.error(
+                INVALID_PARAMS, f"params.inputResponses aren't those to the input requests: {fault}."
+            ) from None
+        return None if isinstance(response, UnsetType) else response.action
 
 
 _decode: Final = msgspec.json.Decoder(_Sent).decode
 _decode_params: Final = msgspec.json.Decoder(Params).decode
+_decode_responses: Final = msgspec.json.Decoder(_Responses).decode
 _find_id: Final = msgspec.json.Decoder(_Identified).decode
 
 

@@ -8,8 +8,8 @@ from uuid import UUID
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
+from mercato.agents.order_summaries import AmountsSummary, Described, amounts_of, render_amounts
 from mercato.agents.ordering import Lines, PricedLine, priced_lines, render_line, resolve_lines
-from mercato.agents.orders import AmountsSummary, Described, amounts_of, render_amounts
 from mercato.agents.tools import ENVELOPE, SMALL, Hints, ToolCall, Tools
 from mercato.api.orders import marketfront_orders
 from mercato.features.partners.model import Surface
@@ -107,7 +107,7 @@ def render_quote(quote: QuotedOrder) -> str:
 @tools.declare(title="Quote an order", calls=[_VALIDATE], hints=QUOTES, render=render_quote)
 async def quote_order(call: ToolCall[QuoteOrder]) -> QuotedOrder:
     """Ask the store what an order costs, all included, and keep it for 15 minutes. Lines are those of price_cart. Show
-    the total and the warnings to whoever pays, then call place_order.
+    the customer the total and the warnings, then call place_order.
     """
     asked, app = call.body, call.app
     found = await resolve_lines(app, asked.store_id, asked.lines)

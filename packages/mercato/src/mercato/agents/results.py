@@ -8,8 +8,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from mercato.agents.protocol import URL_REQUEST
 from mercato.agents.texts import MAX_DESCRIPTION, plain
 from mercato.agents.tools import ENVELOPE, SMALL, Elicitation
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire, as_json
 
 _SERVER: Final = "io.modelcontextprotocol/serverInfo"
@@ -53,7 +55,7 @@ def refused(problem: Mapping[str, Any], *, is_modern: bool) -> bytes:
     lines = [f"{members.get('errorCode')}: {members['detail']}"]
     lines += [_line_of(fault) for fault in faults]
     if len(faults) < len(found):
-        lines.append(f"{len(found) - len(faults)} more faults aren't listed.")
+        lines.append(f"Not listed: {count_of(len(found) - len(faults), 'more fault')}.")
     if members.get("retryAfter") is not None:
         lines.append(f"Try again in {members['retryAfter']} s.")
     return _result(as_json(members), "\n".join(lines), is_error=True, is_modern=is_modern)
@@ -67,7 +69,7 @@ def explained(problem: Mapping[str, Any], members: Mapping[str, Any], text: str,
 def url_needed(wanted: Elicitation) -> bytes:
     """Return the result that has the client show a URL to a person, after which it repeats the call."""
     asked = {"mode": "url", "message": wanted.message, "url": wanted.url}
-    requests = {"open": {"method": "elicitation/create", "params": asked}}
+    requests = {URL_REQUEST: {"method": "elicitation/create", "params": asked}}
     return b"{%b%b" % (_modern("input_required"), as_json({"inputRequests": requests})[1:])
 
 

@@ -20,18 +20,19 @@ def input_schema(kind: type[Wire]) -> dict[str, Any]:
 
 def output_schema(kind: type[Wire]) -> dict[str, Any]:
     """Return the schema of a tool's result, or of its refusal."""
-    schema = _Writer(kind, is_input=False).schema
+    writer = _Writer(kind, is_input=False)
+    schema = writer.schema | {"required": writer.required}
     definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
     del schema["type"]
     return {"type": "object", "anyOf": [schema, REFUSED], **definitions}
 
 
-_OF_RESULT: Final = ("type", "enum", "additionalProperties")
+_OF_RESULT: Final = ("type", "additionalProperties")
 _OF_INPUT: Final = (
     *_OF_RESULT,
+    "enum",
     "description",
     "format",
-    "pattern",
     "minimum",
     "maximum",
     "exclusiveMinimum",
@@ -39,7 +40,13 @@ _OF_INPUT: Final = (
     "minItems",
     "maxItems",
 )
-"""The keywords that are written, beside those that contain schemas."""
+"""The keywords that are written, beside those that contain schemas.
+
+Patterns aren't: they forbid characters that nobody types. Nor are the bounds of a 32-bit integer (`_INT32`). A result
+shows its values itself, and which members of its parts there are: `required` is that of the whole.
+"""
+
+_INT32: Final = {"format": "int32", "maximum": 2**31 - 1}
 
 
 class _Writer:
@@ -50,6 +57,7 @@ class _Writer:
         self._is_input = is_input
         self._recursive = {name for name in self._parts if name in self._below(name)}
         self._definitions: dict[str, Any] = {}
+        self.required: list[str] = self._parts[root["$ref"].rpartition("/")[2]].get("required", [])
         self.schema = self._written(root)
         if self._definitions:
             self.schema["$defs"] = self._definitions
@@ -98,9 +106,11 @@ class _Writer:
 
     def _plain(self, schema: dict[str, Any]) -> dict[str, Any]:
         out: dict[str, Any] = {
-            name: schema[name] for name in (_OF_INPUT if self._is_input else _OF_RESULT) if name in schema
+            name: schema[name]
+            for name in (_OF_INPUT if self._is_input else _OF_RESULT)
+            if name in schema and _INT32.get(name) != schema[name]
         }
-        if "enum" in out:
+        if "enum" in schema:
             # The type's own description: its values say as much.
             out.pop("description", None)
             out = {"type": "string"} | out
@@ -109,7 +119,7 @@ class _Writer:
         if "properties" in schema:
             out.pop("description", None)
             out["properties"] = {name: self._written(part) for name, part in schema["properties"].items()}
-            if schema.get("required"):
+            if schema.get("required") and self._is_input:
                 out["required"] = schema["required"]
             if self._is_input:
                 out["additionalProperties"] = False

@@ -11,6 +11,7 @@ from mercato.features.partners.model import Surface
 from mercato.http.calls import operation_of
 from mercato_contract.discovery import MAX_OFFSET, DiscoverRequest, Location, Metres
 from mercato_contract.stores import FulfillmentMode, Latitude, Longitude, PostalAddress
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire
 
 tools: Final = Tools(Surface.MARKETFRONT)
@@ -124,7 +125,7 @@ def line_of(store: FoundStore) -> str:
 def render_stores(found: FoundStores) -> str:
     """Return the stores as text."""
     least = "more than " if found.total_count_is_lower_bound else ""
-    lines = [f"{least}{found.total_count} stores match."]
+    lines = [f"{least}{count_of(found.total_count, 'store')} found."]
     lines += map(line_of, found.stores)
     if found.next_offset is not None:
         lines.append(f"More: offset {found.next_offset}.")
@@ -133,8 +134,8 @@ def render_stores(found: FoundStores) -> str:
 
 @tools.declare(title="Find stores", calls=[_DISCOVER], hints=READS, render=render_stores)
 async def find_stores(call: ToolCall[FindStores]) -> FoundStores:
-    """Find stores to order from, by words, place, fulfillment and opening. Each has its storeId, whether it is open,
-    and until when (UTC).
+    """Find stores to order from, by words, place, fulfillment and opening. Each has its storeId, and whether and until
+    when it is open (UTC).
     """
     asked = call.body
     limit, offset = asked.limit or LIMIT, asked.offset or 0

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.inspect import Type, type_info
 
+from mercato.agents.protocol import Consent
 from mercato.agents.schemas import input_schema, output_schema
 from mercato.features.partners.model import Surface
 from mercato.http.calls import api_head, perform
@@ -95,6 +96,8 @@ class ToolCall(Call[Input, None]):
     tool: "Tool | None" = None
     takes_urls: bool = False
     """Whether the client shows a person a URL, so that the handler may return an Elicitation."""
+    consent: Consent | None = None
+    """What the person answered to the Elicitation, in a repeated call."""
     is_counted: bool = field(default=True, repr=False)
 
     async def perform(

@@ -179,7 +179,7 @@ def total_of(order: CheckedOrder) -> str:
 
 
 def _context(quote: QuoteRow, action: str, request: PageRequest) -> WorkContext:
-    """Return the actor: whoever has the link, which the key got."""
+    """Return the actor: the person with the link, which the key got."""
     return WorkContext(
         action=action,
         console=f"key:{uuid_text(quote.key_id)}",

@@ -19,6 +19,7 @@ from mercato_catalog.model import CompiledCatalog
 from mercato_contract.placements import CheckedOrder
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.stores import OrderHandling
+from mercato_contract.texts import count_of
 from mercato_contract.wire import parse_instant, redacted
 
 ACCEPTED_BY_HAND: Final = "ACCEPTED_BY_HAND"
@@ -42,7 +43,7 @@ def needs_approval(caller: Caller, total: int) -> bool:
 def warnings_of(
     order: CheckedOrder, store: StoreRow, catalog: CompiledCatalog, *, now: datetime, needs_approval: bool
 ) -> tuple[QuoteWarning, ...]:
-    """Return what may still prevent the order, or surprise whoever places it."""
+    """Return what may still prevent the order, or surprise its customer."""
     found: list[QuoteWarning] = []
     at = parse_instant(order.fulfillment.scheduled_time or "") or now
     hours = availability_of(store, catalog, at)
@@ -52,7 +53,7 @@ def warnings_of(
         found.append(
             QuoteWarning(
                 code=CLOSES_SOON,
-                message=f"The store closes {minutes} minutes after the order is due, at {hours.closes_at}.",
+                message=f"The store closes {count_of(minutes, 'minute')} after the order is due, at {hours.closes_at}.",
             )
         )
     match store.handling:
@@ -60,10 +61,8 @@ def warnings_of(
             message = "Nobody at the store is asked: the service accepts its orders, and the store reads them later."
             found.append(QuoteWarning(code=ORDERS_UNSEEN, message=message))
         case OrderHandling.MANUAL:
-            minutes = store.accept_minutes
-            message = (
-                f"A person at the store accepts the order within {minutes} minutes, else it is cancelled."
-            )
+            within = count_of(store.accept_minutes, "minute")
+            message = f"A person at the store accepts the order within {within}, else it is cancelled."
             found.append(QuoteWarning(code=ACCEPTED_BY_HAND, message=message))
     if needs_approval:
         found.append(

@@ -444,7 +444,7 @@ def _check_total(quote: QuoteRow, total: str) -> None:
         raise ValidationFailed.at("/total", f"total: {fault}") from None
     if not same:
         raise OrderTotalDifferent(
-            f"The quote's total is {quote.total_text} {quote.currency}. Show it to whoever pays, and send it as total. "
+            f"The quote's total is {quote.total_text} {quote.currency}. Show it to the customer, and send it as total. "
             "Nothing was placed with this request."
         )
 
