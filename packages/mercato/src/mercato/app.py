@@ -16,6 +16,7 @@ from mercato.features.catalogs import ingest as catalog_ingest
 from mercato.features.catalogs.builder import Builder
 from mercato.features.catalogs.dry_run import DryRuns
 from mercato.features.catalogs.ingest import Ingest, IngestJob
+from mercato.features.catalogs.menu_files import MenuFiles
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.switches import Switches
 from mercato.features.discovery.service import Discovery
@@ -372,6 +373,7 @@ def build(
         ),
         discovery=Discovery(db, now),
         dry_runs=DryRuns(outbound, builder, compiled, limits, settings.default_currency, new_document),
+        menu_files=MenuFiles(),
         validations=ordering.placements.validations,
         placements=ordering.placements,
         cancellations=ordering.cancellations,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from mercato.features.catalogs.builder import Builder
 from mercato.features.catalogs.dry_run import DryRuns
+from mercato.features.catalogs.menu_files import MenuFiles
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.discovery.service import Discovery
 from mercato.features.events.feed import Feeds
@@ -94,6 +95,7 @@ class Services(Core):
     stores: Stores
     discovery: Discovery
     dry_runs: DryRuns
+    menu_files: MenuFiles
     validations: Validations
     placements: Placements
     cancellations: Cancellations

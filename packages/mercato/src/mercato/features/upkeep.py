@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from mercato.features.catalogs import periods
+from mercato.features.catalogs import periods, uploads
 from mercato.features.catalogs import queries as catalogs
 from mercato.features.events import log as events
 from mercato.features.orders import idempotency
@@ -141,6 +141,7 @@ class Upkeep(Struct, frozen=True):
             lambda tx: events.prune_gone_stores(tx, before=events_before, limit=BATCH),
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
             lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
+            lambda tx: uploads.prune_drafts(tx, before=now - uploads.DRAFT_KEPT, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
             lambda tx: quotes.erase_expired(tx, now=now, limit=BATCH),
             lambda tx: quotes.prune(tx, before=now - QUOTES_KEPT, limit=BATCH),

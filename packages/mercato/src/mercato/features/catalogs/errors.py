@@ -40,3 +40,13 @@ class TooManyActivations(Conflict):
         super().__init__(
             f"{limit} switches of this store are scheduled. Cancel one that is no longer needed, or wait for the next."
         )
+
+
+class DraftNotFound(Conflict):
+    """Another person's, a published or an expired draft: they look the same."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This menu has been published already, or is no longer kept: it is for an hour. Read the store's runs to "
+            "see whether it was, or upload the file again."
+        )

@@ -1,22 +1,26 @@
 """Documents that partners send: compressed while they arrive, kept in the database until their runs have read them.
 
-A piece has at most a megabyte, so that neither the request nor the run ever holds a document.
+A piece has at most a megabyte, so that neither the request nor the run ever holds a document. A draft is such a
+document before somebody publishes it: it has no run yet, and is kept under an id of its own.
 """
 
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
+from mercato.features.catalogs.errors import DraftNotFound
 from mercato.features.catalogs.tables import catalog_runs as runs
 from mercato.features.catalogs.tables import catalog_uploads as uploads
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.errors import RateLimited
+from mercato_contract.clock import first_id
 from mercato_outbound.document import Document, in_thread
 
 if sys.version_info >= (3, 14):
@@ -53,6 +57,24 @@ _PIECE: Final = select(uploads.c.body).where(
     uploads.c.run_id == bindparam("of_run"), uploads.c.place == bindparam("at_place")
 )
 _DELETE: Final = prepared(delete(uploads).where(uploads.c.run_id == bindparam("of_run")))
+
+
+DRAFTS: Final = 5
+"""Drafts of one partner that are kept: the newest."""
+
+DRAFT_KEPT: Final = timedelta(hours=1)
+"""How long a draft is kept at least."""
+
+_HAS_NO_RUN: Final = ~exists().where(runs.c.id == uploads.c.run_id)
+_CLAIM: Final = prepared(
+    update(uploads)
+    .where(
+        uploads.c.run_id == bindparam("of_draft"),
+        uploads.c.partner_id == bindparam("of_partner"),
+        _HAS_NO_RUN,
+    )
+    .values(run_id=bindparam("to_run"))
+)
 
 
 class UploadGoneError(Exception):
@@ -147,6 +169,38 @@ async def read_upload(db: Database, run_id: UUID, document: Document) -> None:
             piece = b""
     if not decompressor.eof:
         raise UploadGoneError
+
+
+# --- drafts -------------------------------------------------------------------------------------------------
+
+
+async def insert_draft(tx: Write, draft_id: UUID, partner_id: UUID, document: Document) -> None:
+    """Keep a compressed document until it is published, and delete the partner's oldest drafts beyond DRAFTS."""
+    own = select(uploads.c.run_id).where(
+        uploads.c.partner_id == partner_id, uploads.c.place == 0, _HAS_NO_RUN
+    )
+    kept = [row.run_id for row in await tx.all(own.order_by(uploads.c.run_id.desc()))]
+    for old in kept[DRAFTS - 1 :]:
+        await delete_upload(tx, old)
+    await insert_upload(tx, draft_id, partner_id, document)
+
+
+async def claim_draft(tx: Write, draft_id: UUID, partner_id: UUID, run_id: UUID) -> None:
+    """Make a partner's draft the document of a run, once. Raises DraftNotFound."""
+    row = {"of_draft": draft_id, "of_partner": partner_id, "to_run": run_id}
+    if not (await tx.execute(_CLAIM, row)).rowcount:
+        raise DraftNotFound
+
+
+async def prune_drafts(tx: Write, *, before: datetime, limit: int) -> int:
+    """Delete drafts that were kept before an instant; return how many."""
+    old = select(uploads.c.run_id).where(
+        uploads.c.run_id < first_id(before), uploads.c.place == 0, _HAS_NO_RUN
+    )
+    ids = [row.run_id for row in await tx.all(old.limit(limit))]
+    for draft_id in ids:
+        await delete_upload(tx, draft_id)
+    return len(ids)
 
 
 async def delete_upload(tx: Write, run_id: UUID) -> None:

@@ -1,6 +1,6 @@
 """The operations on live stores: read, change, pause, mark items as sold out, notify."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -254,6 +254,33 @@ class Stores(Struct, frozen=True):
                 await uploads.insert_upload(tx, run.id, caller.partner_id, document)
                 await audit(tx, "store", store.id, detail={"catalogIngestId": run.id})
                 return run
+
+    async def keep_menu(self, caller: Caller, document: bytes) -> UUID:
+        """Keep a CatalogSet until somebody has looked at it; return the id to publish it by. Raises RateLimited.
+
+        It is kept for an hour, and of each partner the newest five.
+        """
+
+        async def receive(write: Callable[[bytes], Awaitable[None]]) -> None:
+            await write(document)
+
+        with self.receiving.slot(caller.partner_id), self.new_document() as kept:
+            await uploads.receive_into(kept, receive)
+            draft_id, now = self.new_id(), self.clock()
+            async with self.db.write() as tx:
+                await self.quota.take(tx, caller.partner_id, kept.size, now=now)
+                await uploads.check_room(tx, caller.partner_id)
+                await uploads.insert_draft(tx, draft_id, caller.partner_id, kept)
+        return draft_id
+
+    async def publish_menu(self, caller: Caller, store_id: UUID, draft_id: UUID, *, trace: str) -> Run:
+        """Accept a catalog run for what `keep_menu` kept, once. Raises what `notify` raises, and DraftNotFound."""
+        store = await self.cache.get_own(caller, store_id)
+        async with self.db.write(locks=store_id) as tx:
+            run = await self._accept(tx, store, "", None, trace=trace, now=self.clock())
+            await uploads.claim_draft(tx, draft_id, caller.partner_id, run.id)
+            await audit(tx, "run", run.id, detail={"storeId": store.id})
+        return run
 
     async def _accept(
         self, tx: Write, store: StoreRow, url: str, activate_at: str | None, *, trace: str, now: datetime

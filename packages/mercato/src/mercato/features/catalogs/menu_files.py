@@ -1,0 +1,151 @@
+"""Reads menus of spreadsheets in a process of its own: bounded in time and memory, and no request waits for it.
+
+The process ends with its file. What a hostile file does to the libraries that read it, it does there.
+"""
+
+import asyncio
+import gc
+import os
+import sys
+from asyncio.subprocess import PIPE
+from collections import Counter
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from mercato.features.catalogs.builder import NO_MEMORY
+from mercato.platform.errors import RateLimited
+from mercato.platform.processes import exit_with_parent, limit_memory
+from mercato_tools.imports.spreadsheets.cells import SheetFault
+from mercato_tools.imports.spreadsheets.menu import SheetItem, SheetSummary
+from mercato_tools.imports.spreadsheets.pages import MAX_FILE, SheetFile
+from mercato_tools.imports.spreadsheets.prices import DecimalMark
+from mercato_tools.imports.spreadsheets.read import SheetMenu, SheetOptions, read_menu, refused
+from mercato_tools.imports.spreadsheets.text_files import Delimiter, Encoding
+
+__all__ = [
+    "MAX_FILE",
+    "DecimalMark",
+    "Delimiter",
+    "Encoding",
+    "MenuFiles",
+    "SheetFault",
+    "SheetFile",
+    "SheetItem",
+    "SheetMenu",
+    "SheetOptions",
+    "SheetSummary",
+]
+
+SMALL: Final = 1024 * 1024
+"""Bytes up to which a file doesn't wait for larger ones. A workbook of 20,000 items has as many."""
+
+SECONDS: Final = 60.0
+"""The time limit of one file; 60,000 rows take a tenth of it."""
+
+MEMORY: Final = 320 * 1024 * 1024
+"""Bytes of memory for one file; 60,000 rows need half of them."""
+
+MAX_DOCUMENT: Final = 32 * 1024 * 1024
+"""Bytes of the CatalogSet that is made of a file."""
+
+RETRY_AFTER: Final = 2
+"""Seconds for Retry-After when a partner sends a file while another of its files is read."""
+
+NICENESS: Final = 10
+"""Requests and runs come first."""
+
+_START: Final = "from mercato.features.catalogs.menu_files import main; main()"
+
+
+class _Task(Struct, frozen=True):
+    menu: SheetFile
+    choices: SheetFile | None
+    options: SheetOptions
+
+
+class MenuFiles:
+    """Reads one small file and one large one at a time, and one of each partner."""
+
+    def __init__(self, memory: int = MEMORY, seconds: float = SECONDS) -> None:
+        self._memory = memory
+        self._seconds = seconds
+        self._small = asyncio.Lock()
+        self._large = asyncio.Lock()
+        self._reading: Counter[UUID] = Counter()
+
+    async def read(
+        self, menu: SheetFile, options: SheetOptions, *, partner_id: UUID, choices: SheetFile | None = None
+    ) -> SheetMenu:
+        """Return the menu with its CatalogSet, or with what is wrong in the file. Raises RateLimited."""
+        if self._reading[partner_id]:
+            raise RateLimited(
+                "Another file of this account is being read. Wait until it has been, then send this one again.",
+                retry_after=RETRY_AFTER,
+            )
+        self._reading[partner_id] += 1
+        try:
+            size = len(menu.content) + (0 if choices is None else len(choices.content))
+            async with self._small if size <= SMALL else self._large:
+                return await self._read(_Task(menu, choices, options))
+        finally:
+            del self._reading[partner_id]
+
+    async def _read(self, task: _Task) -> SheetMenu:
+        # In a thread: a file may have 32 MiB.
+        sent = await asyncio.to_thread(msgspec.msgpack.encode, task)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            _START,
+            str(os.getpid()),
+            str(self._memory),
+            stdin=PIPE,
+            stdout=PIPE,
+            # A Ctrl-C is the service's to handle.
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(self._seconds):
+                answer, _ = await process.communicate(sent)
+        except TimeoutError:
+            return refused(
+                task.menu.name,
+                "The file takes too long to read. Delete what isn't the menu, or save it as CSV UTF-8.",
+            )
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode == 0:
+            return await asyncio.to_thread(msgspec.msgpack.decode, answer, type=SheetMenu)
+        return refused(
+            task.menu.name,
+            f"The file takes more than {self._memory >> 20} MiB of memory to read, or is damaged. Delete what isn't "
+            "the menu, or save it as CSV UTF-8.",
+        )
+
+
+# --- the process that reads -----------------------------------------------------------------------
+
+
+def main() -> None:
+    """Read the file on standard input, and write its menu to standard output, both as MessagePack."""
+    parent, memory = map(int, sys.argv[1:])
+    exit_with_parent(parent)
+    limit_memory(memory)
+    os.nice(NICENESS)
+    gc.disable()
+    try:
+        task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Task)
+        made = read_menu(task.menu, task.options, choices=task.choices)
+        if made.document is not None and len(made.document) > MAX_DOCUMENT:
+            made = refused(
+                task.menu.name,
+                f"The menu's catalog would have more than {MAX_DOCUMENT:,} bytes. Shorten its texts, or split it.",
+            )
+        sys.stdout.buffer.write(msgspec.msgpack.encode(made))
+    except MemoryError:
+        sys.exit(NO_MEMORY)
