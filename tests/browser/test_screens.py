@@ -109,6 +109,13 @@ async def sign_in(page: Any, link: str) -> None:
     await page.get_by_role("status").get_by_text("You are signed in").wait_for()
 
 
+async def open_menu(page: Any) -> None:
+    """Open the navigation, which a small window has behind a button."""
+    menu = page.get_by_role("button", name="Menu", exact=True)
+    if await menu.is_visible():
+        await menu.click()
+
+
 @pytest.mark.parametrize("scheme", LOOKS)
 @pytest.mark.parametrize("audience", AUDIENCES)
 async def test_every_screen_and_the_first_page_below_it_is_accessible_and_inert(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.api.trade import trade
-from tests.browser.test_screens import faults_of, sign_in
+from tests.browser.test_screens import faults_of, open_menu, sign_in
 from tests.catalog.documents import cafe
 from tests.console.test_catalogs import publish
 from tests.console.visiting import operator_link, partner_link
@@ -64,6 +64,7 @@ async def test_a_merchant_finds_the_failed_catalog_reads_the_excerpt_and_activat
     await page.emulate_media(color_scheme=scheme)
     await page.set_viewport_size({"width": width, "height": 900})
     await sign_in(page, await partner_link(deal.pos))
+    await open_menu(page)
     await page.get_by_role("navigation").get_by_role("link", name="Catalogs", exact=True).click()
     runs = page.get_by_role("region", name="Runs", exact=True)
     await runs.get_by_text("failed", exact=True).wait_for()

@@ -104,7 +104,9 @@ class Page:
 
     @property
     def buttons(self) -> list[str]:
-        return [one.text for one in self.root.all("button") if "data-copy" not in one.attributes]
+        """The labels of its buttons, but for those that copy a text or open the menu, which every page has."""
+        own = {"data-copy", "popovertarget"}
+        return [one.text for one in self.root.all("button") if not own & set(one.attributes)]
 
     @property
     def captions(self) -> list[str]:

@@ -29,16 +29,16 @@ STOREFRONT = [
     "Overview",
     "Orders",
     "Stores",
-    "Playground",
     "Webhooks",
     "Refused requests",
+    "Playground",
     "Keys",
     "Agents",
     "People",
     "Account",
 ]
 OPERATOR = [
-    "Health", "Orders", "Stores", "Partners", "Catalogs", "Webhooks", "Jobs", "Refused requests", "Audit", "Erasure",
+    "Health", "Orders", "Stores", "Catalogs", "Partners", "Webhooks", "Refused requests", "Jobs", "Audit", "Erasure",
     "People", "Account",
 ]  # fmt: skip
 
@@ -47,7 +47,8 @@ HOSTILE = "<script>alert(1)</script>{{ 7 * 7 }}\"'><img src=x onerror=alert(1)>\
 
 def test_the_navigation_has_the_entries_of_each_audience_in_their_order():
     def entries(*audiences: Audience) -> list[str]:
-        return [name for name, whose in NAVIGATION if whose & set(audiences)]
+        all_entries = (entry for group in NAVIGATION for entry in group.entries)
+        return [entry.name for entry in all_entries if entry.audiences & set(audiences)]
 
     assert entries(Audience.COMMERCE) == MERCHANT
     assert entries(Audience.MARKETFRONT) == STOREFRONT

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct
 
+from mercato.console.icons import icon
 from mercato.console.times import field, hour, instant, since
 from mercato.features.webhooks.model import DELIVERY_WORDS
 from mercato.http.body import gzipped
@@ -106,7 +107,7 @@ def environment() -> Environment:
         "money": _money,
         "query": urlencode,
     }
-    made.globals |= {"asset": asset_url, "delivery_words": DELIVERY_WORDS}
+    made.globals |= {"asset": asset_url, "icon": icon, "delivery_words": DELIVERY_WORDS}
     return made
 
 
@@ -163,7 +164,7 @@ def _page_headers(nonce: str, *, has_pictures: bool) -> tuple[tuple[bytes, bytes
     images = "'self' https:" if has_pictures else "'self'"
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-        f"script-src 'nonce-{nonce}'; style-src 'self'; img-src {images}; connect-src 'self'; "
+        f"script-src 'nonce-{nonce}'; style-src 'self'; font-src 'self'; img-src {images}; connect-src 'self'; "
         "require-trusted-types-for 'script'; trusted-types htmx"
     )
     return (
@@ -181,7 +182,11 @@ _TYPES: Final = {
     "css": b"text/css; charset=utf-8",
     "js": b"text/javascript; charset=utf-8",
     "svg": b"image/svg+xml",
+    "woff2": b"font/woff2",
 }
+_COMPRESSED: Final = ("woff2",)
+"""Kinds of files that gzip makes no smaller."""
+
 _KEPT: Final = (
     (b"cache-control", b"public, max-age=31536000, immutable"),
     *NOSNIFF,
@@ -191,22 +196,31 @@ _KEPT: Final = (
 
 class _Asset(Struct, frozen=True):
     content: bytes
-    zipped: bytes
+    zipped: bytes | None
     media_type: bytes
 
 
 @cache
 def _assets() -> dict[str, tuple[str, _Asset]]:
     """Return every file by its name, with its name on the wire."""
-    found = {}
-    for file in resources.files(__package__).joinpath("static").iterdir():
+    found: dict[str, tuple[str, _Asset]] = {}
+    files = resources.files(__package__).joinpath("static").iterdir()
+    # Style sheets last, because they name fonts.
+    for file in sorted(files, key=lambda file: file.name.endswith(".css")):
         stem, _, ending = file.name.rpartition(".")
         if ending not in _TYPES:
             continue
         body = file.read_bytes()
+        if ending == "css":
+            body = _URL.sub(lambda match: b'url("' + found[match[1].decode()][0].encode() + b'")', body)
         hashed = f"{stem}.{sha256(body).hexdigest()[:12]}.{ending}"
-        found[file.name] = (hashed, _Asset(body, gzipped(body), _TYPES[ending]))
+        zipped = None if ending in _COMPRESSED else gzipped(body)
+        found[file.name] = (hashed, _Asset(body, zipped, _TYPES[ending]))
     return found
+
+
+_URL: Final = re.compile(rb'url\("([\w.-]+)"\)')
+"""A file of `static/` that a style sheet names."""
 
 
 @cache
@@ -224,6 +238,7 @@ def serve_asset(name: str, *, zipped: bool) -> Answer[str]:
     asset = _by_hashed_name().get(name)
     if asset is None:
         raise errors.NotFound("No file has this name. Reload the page to get this version's files.")
-    headers = (*_KEPT, (b"content-encoding", b"gzip")) if zipped else _KEPT
-    body = asset.zipped if zipped else asset.content
-    return Answer(raw=body, media_type=asset.media_type, headers=headers)
+    if zipped and asset.zipped is not None:
+        headers = (*_KEPT, (b"content-encoding", b"gzip"))
+        return Answer(raw=asset.zipped, media_type=asset.media_type, headers=headers)
+    return Answer(raw=asset.content, media_type=asset.media_type, headers=_KEPT)

@@ -40,26 +40,64 @@ MERCHANTS: Final = frozenset({Audience.COMMERCE})
 STOREFRONTS: Final = frozenset({Audience.MARKETFRONT})
 OPERATORS: Final = frozenset({Audience.OPERATOR})
 
+
+class Entry(Struct, frozen=True):
+    """An entry of the navigation: the name of a page, whose sessions see it, and its icon of `icons.py`."""
+
+    name: str
+    audiences: frozenset[Audience]
+    icon: str
+
+
+class Group(Struct, frozen=True):
+    """Entries of the navigation below a heading."""
+
+    name: str
+    entries: tuple[Entry, ...]
+
+
 NAVIGATION: Final = (
-    ("Overview", PARTNERS),
-    ("Health", OPERATORS),
-    ("Orders", EVERYBODY),
-    ("Stores", EVERYBODY),
-    ("Partners", OPERATORS),
-    ("Catalogs", MERCHANTS | OPERATORS),
-    ("Playground", STOREFRONTS),
-    ("Webhooks", EVERYBODY),
-    ("Jobs", OPERATORS),
-    ("Refused requests", EVERYBODY),
-    ("Keys", PARTNERS),
-    ("Agents", STOREFRONTS),
-    ("Certification", MERCHANTS),
-    ("Audit", OPERATORS),
-    ("Erasure", OPERATORS),
-    ("People", EVERYBODY),
-    ("Account", EVERYBODY),
+    Group(
+        "Work",
+        (
+            Entry("Overview", PARTNERS, "layout-dashboard"),
+            Entry("Health", OPERATORS, "activity"),
+            Entry("Orders", EVERYBODY, "receipt-text"),
+            Entry("Stores", EVERYBODY, "store"),
+            Entry("Catalogs", MERCHANTS | OPERATORS, "book-open"),
+            Entry("Partners", OPERATORS, "building-2"),
+        ),
+    ),
+    Group(
+        "Developers",
+        (
+            Entry("Webhooks", PARTNERS, "webhook"),
+            Entry("Refused requests", PARTNERS, "shield-alert"),
+            Entry("Playground", STOREFRONTS, "flask-conical"),
+            Entry("Keys", PARTNERS, "key-round"),
+            Entry("Certification", MERCHANTS, "badge-check"),
+            Entry("Agents", STOREFRONTS, "bot"),
+        ),
+    ),
+    Group(
+        "Service",
+        (
+            Entry("Webhooks", OPERATORS, "webhook"),
+            Entry("Refused requests", OPERATORS, "shield-alert"),
+            Entry("Jobs", OPERATORS, "list-checks"),
+            Entry("Audit", OPERATORS, "scroll-text"),
+            Entry("Erasure", OPERATORS, "eraser"),
+        ),
+    ),
+    Group(
+        "Account",
+        (
+            Entry("People", EVERYBODY, "users"),
+            Entry("Account", EVERYBODY, "circle-user"),
+        ),
+    ),
 )
-"""The entries of the navigation in their order."""
+"""The navigation in its order, in groups."""
 
 
 def path_of(name: str) -> str:

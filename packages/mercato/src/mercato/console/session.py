@@ -34,6 +34,9 @@ TIMEZONE: Final = "mercato-timezone"
 
 TIMEZONE_SECONDS: Final = 365 * 24 * 3600
 
+SIGNED_IN: Final = "You are signed in."
+"""The message after a sign-in. It goes by itself, as nobody needs it for long."""
+
 MESSAGE_SECONDS: Final = 60
 MAX_MESSAGE: Final = 1000
 """Bytes of a message. Escaped, each may take three, and browsers refuse a cookie of more than 4,096."""

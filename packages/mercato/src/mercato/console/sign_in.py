@@ -14,7 +14,16 @@ from msgspec import Meta
 
 from mercato.console.forms import MAX_FORM, decode_form
 from mercato.console.rendering import render, render_refusal
-from mercato.console.session import MAX_AGE, MESSAGE, MESSAGE_SECONDS, SESSION, SIGN_ON, Cookies, is_loopback
+from mercato.console.session import (
+    MAX_AGE,
+    MESSAGE,
+    MESSAGE_SECONDS,
+    SESSION,
+    SIGN_ON,
+    SIGNED_IN,
+    Cookies,
+    is_loopback,
+)
 from mercato.features.sign_in import passkeys, people, sessions
 from mercato.features.sign_in.model import Grant, LinkRefused, person_of
 from mercato.features.sign_in.passkeys import Challenges, Site
@@ -58,7 +67,7 @@ def signed_in(cookies: Cookies, token: str) -> Answer[str]:
         headers=(
             (b"location", b"/console"),
             cookies.write(SESSION, token, seconds=MAX_AGE),
-            cookies.write(MESSAGE, "You are signed in.", seconds=MESSAGE_SECONDS),
+            cookies.write(MESSAGE, SIGNED_IN, seconds=MESSAGE_SECONDS),
         ),
     )
 

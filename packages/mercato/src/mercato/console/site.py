@@ -21,6 +21,7 @@ from mercato.console.screen import (
     OPERATORS,
     STOREFRONTS,
     Done,
+    Group,
     Page,
     Question,
     Screen,
@@ -51,6 +52,7 @@ from mercato.console.session import (
     MESSAGE,
     MESSAGE_SECONDS,
     SESSION,
+    SIGNED_IN,
     TIMEZONE,
     TIMEZONE_SECONDS,
     Cookies,
@@ -219,7 +221,7 @@ async def go_home(call: Call[ReadBody, None]) -> Answer[str]:
     session, _ = await _session(call, Cookies(call.head, call.app.settings))
     if session is None:
         return await enter(call, sign_in.welcome)
-    first = path_of(next(name for name, _ in _navigation(session)))
+    first = path_of(_navigation(session)[0].entries[0].name)
     return Answer(status=303, headers=((b"location", f"/console/{first}".encode()),))
 
 
@@ -406,8 +408,10 @@ def _view(
     """Return what the frame of every page shows."""
     console = {
         "navigation": _navigation(session),
+        "path_of": path_of,
         "section": "/console/" + path.partition("/")[0],
         "message": message,
+        "signed_in": SIGNED_IN,
         "account": "Operator" if session.partner is None else session.partner.name,
         "is_operator": session.partner is None,
         "reader": _READERS.get(audiences_of(session), ""),
@@ -451,12 +455,17 @@ def _may_press(session: Session, path: str) -> bool:
     return session.may(screen.needs)
 
 
-def _navigation(session: Session) -> list[tuple[str, str]]:
-    """Return the names and paths of what the session can open."""
+def _navigation(session: Session) -> list[Group]:
+    """Return what the session can open, in its groups."""
     there = {screen.path for screen in SCREENS if screen.show is not None and _may_open(session, screen)}
     mine = audiences_of(session)
-    return [
-        (name, f"/console/{path_of(name)}")
-        for name, audiences in NAVIGATION
-        if audiences & mine and path_of(name) in there
-    ]
+    groups = (
+        replace(
+            group,
+            entries=tuple(
+                one for one in group.entries if one.audiences & mine and path_of(one.name) in there
+            ),
+        )
+        for group in NAVIGATION
+    )
+    return [group for group in groups if group.entries]
