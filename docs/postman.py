@@ -126,7 +126,7 @@ def _url(path: str, operation: Json) -> Json:
             "key": one["name"],
             "value": f"{{{{{one['name']}}}}}"
             if one["name"] == "storeId"
-            else str(one["schema"].get("default", "")),
+            else str(one["schema"].get("default", next(iter(one["schema"].get("examples", ())), ""))),
             "description": one.get("description", ""),
             # Notify Catalog Update reads its store from there, and says so.
             "disabled": not (one["required"] or operation["operationId"] == "notifyCatalogUpdate"),

@@ -97,6 +97,12 @@ The URLs are accepted, and fail at once when they are pulled, so that no test wa
 """
 
 
+REQUIRED_QUERY = dict.fromkeys(
+    ("reportCommerceOrders", "reportMarketfrontOrders"), "from=2026-03-01&to=2026-03-31&timezone=UTC"
+)
+"""A good query for every operation that requires one."""
+
+
 SHARED = {"storeId", "catalogSetId"}
 """What every storefront may read, of any partner: the network's stores and catalogs."""
 
@@ -111,7 +117,9 @@ def target(operation: Operation, ids: dict[str, str], *, store: str | None = Non
     path = operation.path
     for name in operation.names:
         path = path.replace(f"{{{name}}}", ids[name])
-    return f"{path}?storeId={store}" if store is not None and takes_store(operation) else path
+    given = [REQUIRED_QUERY[operation.id]] if operation.id in REQUIRED_QUERY else []
+    given += [f"storeId={store}"] if store is not None and takes_store(operation) else []
+    return f"{path}?{'&'.join(given)}" if given else path
 
 
 def takes_store(operation: Operation) -> bool:

@@ -49,6 +49,7 @@ PAGES = (
     "follow-an-order.md",
     "read-events.md",
     "take-orders.md",
+    "read-reports.md",
     "test-without-the-other-side.md",
     "certify.md",
 )

@@ -362,6 +362,18 @@ export class Commerce {
     return this.#service.perform("listCommerceEvents", { query: { ...query } }, options);
   }
 
+  // --- reports
+
+  /**
+   * Return a row for each order placed from one day to another, which is included, and their sums by currency.
+   *
+   * The whole report is in memory. Ask for fewer days if there are hundreds of thousands of orders, or for CSV, which
+   * is sent as it is read.
+   */
+  reportCommerceOrders(query: Query<"reportCommerceOrders">, options?: CallOptions): Promise<types.OrderReport> {
+    return this.#service.perform("reportCommerceOrders", { query: { ...query } }, options);
+  }
+
   // --- refused requests
 
   /** List the account's requests that were refused in the last 7 days, newest first. */

@@ -1,7 +1,7 @@
 """What both surfaces have: operations for either key, and the requests whose path alone differs."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from uuid import UUID
 
 from mercato_client.exchange import Id, Sent
@@ -43,6 +43,22 @@ def refused_requests(
     """Return the account's requests that were refused in the last 7 days, newest first."""
     which = {"errorCode": error_code, "since": since, "storeId": store_id}
     return Sent(query={**which, "limit": limit, "cursor": cursor})
+
+
+def order_report(
+    _: object,
+    from_: date | str,
+    to: date | str,
+    *,
+    store_id: Id | None = None,
+    timezone: str | None = None,
+) -> Sent:
+    """Return a row for each order placed from one day to another, which is included, and their sums by currency.
+
+    The whole report is in memory. Ask for fewer days if there are hundreds of thousands of orders, or for CSV, which
+    is sent as it is read.
+    """
+    return Sent(query={"from": from_, "to": to, "storeId": store_id, "timezone": timezone})
 
 
 def events(

@@ -32,6 +32,7 @@ from mercato_contract.orders import (
     OrderStatusUpdate,
     OrderTimeline,
 )
+from mercato_contract.reports import OrderReport
 from mercato_contract.requests import RefusedRequestPage
 from mercato_contract.stores import (
     ItemAvailabilityEntry,
@@ -275,7 +276,9 @@ class Commerce:
 
     list_commerce_events = operation("GET", "/v1/commerce/events", EventPage)(both.events)
 
-    # --- refused requests, webhooks
+    # --- reports, refused requests, webhooks
+
+    report_commerce_orders = operation("GET", "/v1/commerce/reports/orders", OrderReport)(both.order_report)
 
     list_commerce_requests = listing(
         "GET", "/v1/commerce/requests", RefusedRequestPage, lambda page: page.requests

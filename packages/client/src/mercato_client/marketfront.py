@@ -32,6 +32,7 @@ from mercato_contract.placements import (
     PlaceOrderRequest,
     ValidateOrderResponse,
 )
+from mercato_contract.reports import OrderReport
 from mercato_contract.requests import RefusedRequestPage
 from mercato_contract.stores import MarketfrontStore, StoreAvailability
 from mercato_contract.webhooks import (
@@ -205,7 +206,11 @@ class Marketfront:
         """Revoke an agent: its keys are refused everywhere within 2 seconds. Its orders go on."""
         return Sent(ids=(agent_id,))
 
-    # --- refused requests, webhooks
+    # --- reports, refused requests, webhooks
+
+    report_marketfront_orders = operation("GET", "/v1/marketfront/reports/orders", OrderReport)(
+        both.order_report
+    )
 
     list_marketfront_requests = listing(
         "GET", "/v1/marketfront/requests", RefusedRequestPage, lambda page: page.requests

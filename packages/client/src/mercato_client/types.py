@@ -11,6 +11,7 @@ from mercato_contract.feeds import *
 from mercato_contract.orders import *
 from mercato_contract.placements import *
 from mercato_contract.problems import *
+from mercato_contract.reports import *
 from mercato_contract.requests import *
 from mercato_contract.stores import *
 from mercato_contract.webhooks import *

@@ -32,6 +32,7 @@ from mercato.features.orders.checks import OrderChecker
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.operators import HourlyOrders
 from mercato.features.orders.placement import Placements
+from mercato.features.orders.reports import OrderReports
 from mercato.features.orders.resubmission import Resubmissions
 from mercato.features.orders.service import Adjustments, Orders
 from mercato.features.orders.submission import Submitter
@@ -404,6 +405,7 @@ def build(
         validation_log=ordering.placements.validations.log,
         traffic=Traffic(metrics.totals, now),
         hourly_orders=HourlyOrders(now),
+        order_reports=OrderReports(db),
         feeds=Feeds(db, Cursors(vault.derive(CURSORS)), waiters),
         sequencer=Sequencer(db, now, waiters.wake, fan_out=fan_out),
         endpoints=WebhookEndpoints(vault, now, clock.new_id, outbound.policy),

@@ -11,6 +11,7 @@ from mercato.api.carts import carts
 from mercato.api.catalogs import commerce_catalogs, marketfront_catalogs
 from mercato.api.oauth import console, oauth
 from mercato.api.orders import commerce_orders, marketfront_orders
+from mercato.api.reports import commerce_reports, marketfront_reports
 from mercato.api.stores import commerce_stores, discovery, marketfront_stores, onboarding
 from mercato.api.system import document_bytes, system, version
 from mercato.api.webhooks import (
@@ -86,6 +87,7 @@ def operations() -> list[Operation]:
         *commerce_catalogs,
         *commerce_stores,
         *commerce_orders,
+        *commerce_reports,
         *commerce_feeds,
         *commerce_webhooks,
         *commerce_requests,
@@ -94,6 +96,7 @@ def operations() -> list[Operation]:
         *marketfront_stores,
         *carts,
         *marketfront_orders,
+        *marketfront_reports,
         *marketfront_feeds,
         *store_feed,
         *marketfront_webhooks,

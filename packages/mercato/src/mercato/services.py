@@ -15,6 +15,7 @@ from mercato.features.orders.cancellation import Cancellations
 from mercato.features.orders.lifecycle import Lifecycle
 from mercato.features.orders.operators import HourlyOrders
 from mercato.features.orders.placement import Placements
+from mercato.features.orders.reports import OrderReports
 from mercato.features.orders.resubmission import Resubmissions
 from mercato.features.orders.service import Adjustments, Orders
 from mercato.features.orders.validation import Validations
@@ -114,4 +115,5 @@ class Services(Core):
     redeliveries: Redeliveries
     traffic: Traffic
     hourly_orders: HourlyOrders
+    order_reports: OrderReports
     sign_on: "SignOn | None"

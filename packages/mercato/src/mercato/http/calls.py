@@ -97,6 +97,7 @@ async def perform(
         call.body = operation.decode(body)
     result = await operation.handler(call)
     answer: Answer[Any] = result if isinstance(result, Answer) else Answer(result)
+    assert answer.parts is None, f"{operation.id} is sent as it is made"
     raw = answer.raw
     if raw is None:
         raw = b"" if answer.value is None else as_json(answer.value)

@@ -9,7 +9,8 @@ exported, `Traced` makes a span for each request, around the edge.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, MutableMapping
+from contextlib import aclosing
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
@@ -153,6 +154,9 @@ _REQUESTS: Final = {
 _BODILESS: Final = frozenset({204, 304})
 """Statuses of answers without a body, which have no Content-Length."""
 
+PART_SECONDS: Final = 60.0
+"""How long a client may take for a part of an answer that is sent while it is made."""
+
 DATABASE_RETRY_SECONDS: Final = 2
 """Retry-After while the database is busy, full or restarting."""
 
@@ -244,14 +248,52 @@ class Edge:
             else [*extra, *unknown_header(status, body_in.unknown)]
         )
         headers.append((b"x-request-id", head.request_id.encode()))
-        if status not in _BODILESS:
+        if isinstance(body, bytes) and status not in _BODILESS:
             headers.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        await (
+            send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+            if isinstance(body, bytes)
+            else self._send_parts(body, head, receive, send, has_body=scope["method"] != "HEAD")
+        )
+
+    async def _send_parts(
+        self, parts: AsyncGenerator[bytes], head: Head, receive: Receive, send: Send, *, has_body: bool
+    ) -> None:
+        """Send an answer while it is made, as fast as its client takes it.
+
+        One that stops taking it, or goes away, ends it. So does an error: without its last, empty part the connection
+        is cut, and the client knows that something is missing.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        self.in_flight.add(task)
+        gone = asyncio.ensure_future(_until_gone(receive))
+        try:
+            async with aclosing(parts):
+                async for part in parts:
+                    # Whatever the parts wait for, others get their turn, and it is seen that a client has gone.
+                    await asyncio.sleep(0)
+                    if gone.done():
+                        return
+                    if not has_body:
+                        break
+                    try:
+                        async with asyncio.timeout(PART_SECONDS):
+                            await send({"type": "http.response.body", "body": part, "more_body": True})
+                    except TimeoutError:
+                        log.info("answer not taken", request_id=head.request_id, seconds=PART_SECONDS)
+                        return
+                await send({"type": "http.response.body", "body": b""})
+        except Exception as bug:  # noqa: BLE001  # the answer has begun: all that is left is to log it, and to cut it off
+            self._fault(bug, head)
+        finally:
+            gone.cancel()
+            self.in_flight.discard(task)
 
     async def _answer(
         self, operation: Operation, match: Match[Operation], head: Head, body_in: Body | None, extra: Headers
-    ) -> tuple[int, Headers, bytes, ProblemDetail | None]:
+    ) -> tuple[int, Headers, bytes | AsyncGenerator[bytes], ProblemDetail | None]:
         caller = None
         if not operation.is_public:
             token = bearer_token(head)
@@ -401,9 +443,20 @@ def _decoded(operation: Operation, raw: bytes, call: Call[Any, Any], body_in: Bo
     return operation.decode(raw)
 
 
-def _encoded(operation: Operation, answer: Answer[Any]) -> tuple[int, Headers, bytes, ProblemDetail | None]:
+async def _until_gone(receive: Receive) -> None:
+    """Wait until the client has gone away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _encoded(
+    operation: Operation, answer: Answer[Any]
+) -> tuple[int, Headers, bytes | AsyncGenerator[bytes], ProblemDetail | None]:
     status = operation.status if answer.status is None else answer.status
     headers = list(answer.headers)
+    if answer.parts is not None:
+        headers.append((b"content-type", answer.media_type))
+        return status, headers, answer.parts, answer.refusal
     if answer.raw is not None:
         headers.append((b"content-type", answer.media_type))
         return status, headers, answer.raw, answer.refusal

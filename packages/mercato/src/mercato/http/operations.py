@@ -5,7 +5,8 @@ Refusals are rendered as `application/problem+json`, or as Markdown for clients 
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, partial
@@ -162,6 +163,9 @@ class Call(Generic[Body, Query]):
 class Answer(Struct, Generic[R], frozen=True):
     """An answer with its own status or headers, or with bytes that are already encoded. `R` is its declared type.
 
+    `parts` are the bytes of one that is sent as it is made: the first is ready, and each of the others is made when the
+    client has taken those before. If one raises, the connection is cut, so that nobody takes the answer for whole.
+
     `refusal` is what the request log records of a refusal that is returned rather than raised.
     """
 
@@ -169,8 +173,21 @@ class Answer(Struct, Generic[R], frozen=True):
     status: int | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
     raw: bytes | None = None
+    parts: AsyncGenerator[bytes] | None = None
     media_type: bytes = b"application/json"
     refusal: ProblemDetail | None = None
+
+
+async def begun(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Return the same parts with the first one made: what that raises is still answered as a refusal."""
+    return _after(await anext(parts), parts)
+
+
+async def _after(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async with aclosing(rest):
+        yield first
+        async for part in rest:
+            yield part
 
 
 Result = TypeVar("Result", bound=Wire | Answer[Any] | None)

@@ -119,18 +119,23 @@ def _errors(problem: Problem) -> list[Reason] | None:
 
 def prefers_markdown(accept: bytes) -> bool:
     """Return whether `Accept` names `text/markdown` with more weight than any JSON type, and than any range."""
-    if b"text/markdown" not in accept.lower():
+    return prefers(accept, "text/markdown")
+
+
+def prefers(accept: bytes, media_type: str) -> bool:
+    """Return whether `Accept` names the type with more weight than any JSON type, and than any range."""
+    if media_type.encode() not in accept.lower():
         return False
     weights: dict[str, float] = {}
     for part in accept.decode("latin-1").lower().split(","):
         name, _, parameters = part.strip().partition(";")
         weight = re.search(r"(?:^|;)\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*(?:;|$)", parameters)
         weights[name.strip()] = float(weight[1]) if weight else 1.0
-    markdown = weights.get("text/markdown", 0.0)
+    wanted = weights.get(media_type, 0.0)
     named = [weights[name] for name in ("application/problem+json", "application/json") if name in weights]
     # A range applies to JSON only if JSON has no separate weight (RFC 9110, 12.5.1).
     ranges = [] if named else [weights.get(name, 0.0) for name in ("application/*", "*/*")]
-    return markdown > max(named, default=0.0) and markdown >= max(ranges, default=0.0)
+    return wanted > max(named, default=0.0) and wanted >= max(ranges, default=0.0)
 
 
 def _markdown(members: dict[str, Any]) -> bytes:

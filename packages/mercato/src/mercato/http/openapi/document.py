@@ -28,6 +28,7 @@ TAGS: Final = {
     "Commerce": "For merchants: stores, their registration and status, and their catalogs.",
     "Orders": "Orders: validated, placed and read by storefronts; read and updated by merchants.",
     "Webhooks": "Your webhook deliveries, and help with signatures that don't verify.",
+    "Reports": "What was sold on which days, an order a row, as JSON or CSV.",
     "Feeds": "What happened, in the order of commits: read it at your own pace, from a cursor.",
     "Requests": "Your requests that were refused in the last days.",
     "Marketfront": "For storefronts: find stores, and read them and their catalogs.",
@@ -205,7 +206,11 @@ def _responses(operation: Operation, shared: dict[str, Any]) -> dict[str, Any]:
     success: dict[str, Any] = {"description": operation.summary}
     if operation.returns is not None:
         media_types = (operation.media_type, *operation.other_media_types)
-        success["content"] = {kind: {"schema": schema_of(operation.returns)} for kind in media_types}
+        schema = schema_of(operation.returns)
+        # A table is text, whatever the type of the same as JSON.
+        success["content"] = {
+            kind: {"schema": _TEXT if kind == "text/csv" else schema} for kind in media_types
+        }
     success["headers"] = _answer_headers(operation)
     responses = {str(operation.status): success}
     for status in _BODILESS.keys() & operation.also:
@@ -339,6 +344,7 @@ RESPONSE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "Cache-Control": ("How long the answer may be cached.", _TEXT),
     "ETag": ("The version of the answer.", _TEXT),
     "Last-Modified": ("When the CatalogSet was made, as an HTTP date.", _TEXT),
+    "Content-Disposition": ("The name of the file, if the answer is CSV.", _TEXT),
     "Vary": ("The request's headers that the answer depends on.", _TEXT),
     "Content-Encoding": ("How the body is compressed: `zstd`, `br` or `gzip`. Absent if it isn't.", _TEXT),
     "Pragma": ("`no-cache`, as RFC 6749 requires.", _TEXT),
