@@ -227,6 +227,8 @@ async def test_support_of_the_operator_sees_names_and_the_rest_once_the_audit_tr
     for text in ("Zqfirst Zqlast", "+1 555 777 8899", "zqmail@example.com"):
         assert text in shown.region("Customer")
     assert "12 Zqstreet" in shown.region("Fulfilment")
+    assert "Zqnote at the counter" in shown.region("Fulfilment")
+    assert "Zqlinenote" in shown.rows("Items")[0][0]
     assert "555 777" not in (await support.open(path)).text, "each time anew"
     async with mercato.app.db.read() as tx:
         entry = (await list_entries(tx, action="console.showCustomer", limit=2))[0]
@@ -238,6 +240,23 @@ async def test_support_of_the_operator_sees_names_and_the_rest_once_the_audit_tr
     admin, _ = await enter_as_operator(mercato)
     assert (await admin.post(f"{path}/customer")).status == 403
     assert (await support.post(f"/console/orders/{new_id()}/customer")).status == 404
+
+
+async def test_support_of_the_operator_sees_the_courier_once_it_asked_to(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    order = await deal.placed()
+    courier = {"name": "Zqcourier", "phone": "+15550123", "trackingUrl": "https://example.com/zqtrack"}
+    assert (await deal.update(order, status="inTransit", courier=courier)).status == 200
+    support, _ = await enter_as_person(mercato, Role.SUPPORT, name="Sue Support")
+    page = await support.open(f"/console/orders/{order['orderId']}")
+    shown = await support.press(page, "Show")
+    for text in courier.values():
+        assert text not in page.text
+        assert text in shown.region("Fulfilment")
+    admin, _ = await enter_as_operator(mercato)
+    assert "Zqcourier" not in (await admin.open(f"/console/orders/{order['orderId']}")).text
 
 
 @pytest.mark.parametrize(

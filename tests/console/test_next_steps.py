@@ -65,4 +65,4 @@ async def test_a_refused_request_a_run_and_a_list_of_orders_lead_to_the_order_an
     assert run.link(store) == f"/console/stores/{store}"
     assert (await browser.open("/console/orders")).link("Test Store") == f"/console/stores/{store}"
     timeline = (await browser.open(f"/console/orders/{order}")).rows("Timeline")
-    assert "The store accepted the order." in [row[2] for row in timeline]
+    assert "Accepted by the store" in [row[1] for row in timeline]

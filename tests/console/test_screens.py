@@ -112,7 +112,7 @@ async def test_both_sides_see_an_order_with_its_timeline(mercato: Service, shop:
         assert order["orderId"] in listed.ids("Orders")
         page = await browser.open(f"/console/orders/{order['orderId']}")
         assert "5.80 USD" in page.text
-        assert next(row[1] for row in page.rows("Timeline")) == "placed"
+        assert next(row[1] for row in page.rows("Timeline")) == "Placed by the storefront"
         assert any("order.place to the store, attempt 1: HTTP 200" in row[1] for row in page.rows("Calls"))
     for since, count in (("2026-01-01T10:00", 1), ("2999-01-01T10:00:30", 0)):
         listed = await browser.open(f"/console/orders?since={since}")

@@ -246,10 +246,10 @@ class Visit:
             return read_upload(content_type, self.form)
         return read_fields(self.form)
 
-    def url_with(self, **changes: str) -> str:
-        """Return this page's path and query with other values."""
+    def url_with(self, **changes: str | None) -> str:
+        """Return this page's path and query with other values; None is for a name that is left out."""
         query = dict(parse_qsl(self.head.query.decode("ascii", "replace"))) | changes
-        return f"/console/{self.path}?{urlencode(query)}"
+        return f"/console/{self.path}?{urlencode({name: value for name, value in query.items() if value is not None})}"
 
     def check_store(self, store_id: UUID | None, missing: Problem) -> None:
         """Raise the refusal if the session is for another store."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -22,9 +23,11 @@ from mercato.console.screen import (
 from mercato.console.times import say_text
 from mercato.features.orders import operators
 from mercato.features.orders.errors import OrderNotFound
+from mercato.features.orders.headlines import list_headlines
+from mercato.features.orders.history import note_of, title_of
 from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
-from mercato.features.orders.operators import OrderRecipient
+from mercato.features.orders.operators import OrderRecipient, OrderView
 from mercato.features.orders.privacy import mask_all
 from mercato.features.orders.record import OrderRow
 from mercato.features.orders.rules import adjustment_refusal
@@ -75,11 +78,18 @@ MAX_RESENT: Final = 200
 """Webhooks that one press of `Resend` sends, each in a separate transaction."""
 
 
+def _view_fault(text: str) -> str | None:
+    views = list(OrderView)
+    return None if text in views else f"view must be one of {', '.join(views)}."
+
+
 class OrdersQuery(Wire):
     """The filters of the list, besides the store and, for operators, the partner."""
 
     state: Annotated[str, Meta(extra=validator(state_fault))] | None = None
+    view: Annotated[str, Meta(extra=validator(_view_fault))] | None = None
     since: Instant | None = None
+    until: Instant | None = None
     cursor: Cursor | None = None
 
 
@@ -94,20 +104,36 @@ async def list_orders(visit: Visit) -> Page:
             store_id=await store_of(tx, visit, filters),
             state=None if query.state is None else OrderState(query.state.lower()),
             since=None if query.since is None else parse_instant(query.since),
+            until=None if query.until is None else parse_instant(query.until),
             before=read_cursor(query.cursor),
+            view=None if query.view is None else OrderView(query.view),
+            now=visit.app.clock(),
         )
         rows = [] if filters.faults else await operators.list_orders(tx, wanted, limit=PAGE + 1)
-    page, cursor = page_of(rows, PAGE, lambda row: row.id)
+        page, cursor = page_of(rows, PAGE, lambda row: row.id)
+        headlines = await list_headlines(tx, [row.id for row in page], with_customers=_sees_customers(visit))
     filters.listed(page)
-    values = {"orders": page, "next_cursor": cursor, "search": filters, "states": list(OrderState)}
+    values = {
+        "orders": page,
+        "headlines": headlines,
+        "next_cursor": cursor,
+        "search": filters,
+        "states": list(OrderState),
+        "most": operators.MAX_VIEWED,
+    }
     return Page("orders.html", "Orders", values)
+
+
+def _sees_customers(visit: Visit) -> bool:
+    """Return whether a list names customers: to the sides of an order, not to the operators of the network."""
+    return not visit.is_operator and visit.may(Permission.SEE_CUSTOMERS)
 
 
 @screens.get("orders/{order}")
 async def show_order(visit: Visit) -> Page:
     row, entries = await _read(visit, visit.ids["order"])
     visit.check_store(row.store_id, OrderNotFound(row.id))
-    recipient = OrderRecipient(row.customer, row.fulfillment)
+    recipient = operators.recipient_of(row)
     if visit.is_operator and visit.may(Permission.SEE_CUSTOMERS):
         async with visit.app.db.read() as tx:
             recipient = await operators.get_recipient(tx, row.id, masked=True)
@@ -138,9 +164,7 @@ async def _page(
         store = await _store(tx, row)
         failed = await _count_failed(tx, visit, row.id)
     facts = facts_of(row, entries, store=store or "the store", timezone=visit.timezone, now=visit.app.clock())
-    described = [
-        (entry, describe(entry, show_instant=lambda at: say_text(at, visit.timezone))) for entry in entries
-    ]
+    say = partial(say_text, timezone=visit.timezone)
     address = fulfillment.address if isinstance(fulfillment, DeliveryFulfillment) else None
     values = {
         "order": row,
@@ -152,9 +176,16 @@ async def _page(
         "how": _handover(row),
         "address": None if address is None else _one_line(address),
         "instructions": getattr(fulfillment, "instructions", None),
-        "timeline": [pair for pair in described if pair[0].type != ATTEMPT],
-        "calls": [pair for pair in described if pair[0].type == ATTEMPT],
+        "timeline": [
+            (entry, title_of(entry), note_of(entry, show_instant=say))
+            for entry in entries
+            if entry.type != ATTEMPT
+        ],
+        "calls": [(entry, describe(entry, show_instant=say)) for entry in entries if entry.type == ATTEMPT],
         "customer": recipient.customer,
+        "courier": recipient.courier,
+        "note": recipient.note,
+        "lines": recipient.cart.line_items,
         "is_masked": is_masked,
         "partners": await _partners(visit, row),
         "may_adjust": _may_adjust(visit, row),

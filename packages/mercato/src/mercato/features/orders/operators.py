@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
-from sqlalchemy import ColumnElement, Row, Select, func, select, union
+from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select, union
 
 from mercato.features.orders import queries
 from mercato.features.orders.privacy import (
     mask_all,
+    mask_order,
     mask_phone,
     mask_reason,
     mask_text,
@@ -33,9 +35,27 @@ from mercato.platform.db.search import get_id
 from mercato_contract.clock import Clock, first_id
 from mercato_contract.events import EventType
 from mercato_contract.money import to_text
-from mercato_contract.orders import OrderAdjustment, OrderState, OrderStatus, TimelineEntry
-from mercato_contract.placements import CommerceLine, Customer, Fulfillment
+from mercato_contract.orders import (
+    CancellationStatus,
+    Courier,
+    OrderAdjustment,
+    OrderState,
+    OrderStatus,
+    TimelineEntry,
+)
+from mercato_contract.placements import CommerceCart, CommerceLine, Customer, Fulfillment
 from mercato_contract.problems import OrderError
+
+
+class OrderView(StrEnum):
+    """Which of the newest orders to list: those for a later time, or those that somebody should look at."""
+
+    SCHEDULED = "scheduled"
+    PROBLEM = "problem"
+
+
+MAX_VIEWED: Final = 1_000
+"""The newest orders, of those that the other filters fit, among which a view looks."""
 
 
 class OrderFilter(Struct, frozen=True, kw_only=True):
@@ -49,7 +69,11 @@ class OrderFilter(Struct, frozen=True, kw_only=True):
     store_id: UUID | None = None
     state: OrderState | None = None
     since: datetime | None = None
+    until: datetime | None = None
     before: UUID | None = None
+    view: OrderView | None = None
+    now: datetime | None = None
+    """Of the reader, for a view."""
 
 
 class OrderSummary(Struct, frozen=True, kw_only=True):
@@ -149,10 +173,22 @@ async def get_row(tx: Read, order_id: UUID) -> tuple[OrderRow, list[TimelineEntr
 
 
 class OrderRecipient(Struct, frozen=True):
-    """Who ordered, and how it gets there. None is left of a customer who was erased."""
+    """Who ordered, how it gets there, who brings it, and what the customer wrote: `note`, and notes of lines in `cart`.
+
+    Nothing is left of a customer who was erased.
+    """
 
     customer: Customer | None
     fulfillment: Fulfillment
+    courier: Courier | None
+    note: str | None
+    cart: CommerceCart
+
+
+def recipient_of(row: OrderRow) -> OrderRecipient:
+    """Return what the order says of its recipient."""
+    note = None if row.notes is None else row.notes.order
+    return OrderRecipient(row.customer, row.fulfillment, row.courier, note, row.cart)
 
 
 async def get_recipient(tx: Read, order_id: UUID, *, masked: bool) -> OrderRecipient:
@@ -161,11 +197,14 @@ async def get_recipient(tx: Read, order_id: UUID, *, masked: bool) -> OrderRecip
     Raises OrderNotFound.
     """
     row = await queries.get_any_order(tx, order_id)
+    if not masked:
+        return recipient_of(row)
     customer = row.customer
-    if not masked or customer is None:
-        return OrderRecipient(customer, row.fulfillment)
-    hidden = replace(customer, email=HIDDEN, phone=mask_phone(customer.phone), partner_user_id=None)
-    return OrderRecipient(hidden, without_address(row.fulfillment))
+    if customer is not None:
+        customer = replace(customer, email=HIDDEN, phone=mask_phone(customer.phone), partner_user_id=None)
+    return replace(
+        recipient_of(mask_order(row)), customer=customer, fulfillment=without_address(row.fulfillment)
+    )
 
 
 def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:
@@ -177,15 +216,46 @@ def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:
         conditions.append(orders.c.state == wanted.state)
     if wanted.since is not None:
         conditions.append(orders.c.id >= first_id(wanted.since))
+    if wanted.until is not None:
+        conditions.append(orders.c.id < first_id(wanted.until))
     if wanted.before is not None:
         conditions.append(orders.c.id < wanted.before)
-    newest = select(orders.c.id).where(*conditions).order_by(orders.c.id.desc()).limit(limit)
+    if wanted.view is OrderView.SCHEDULED:
+        conditions.append(orders.c.state == OrderState.OPEN)
+    newest = select(orders.c.id).where(*conditions).order_by(orders.c.id.desc())
+    newest = newest.limit(limit if wanted.view is None else MAX_VIEWED)
+    if wanted.view is not None:
+        return _viewed(_of_partner(newest, wanted), wanted).limit(limit)
+    return _of_partner(newest, wanted)
+
+
+def _of_partner(newest: Select[Any], wanted: OrderFilter) -> Select[Any]:
     if wanted.partner_id is None:
         return select(newest.subquery().c.id)
     columns = {Surface.COMMERCE: orders.c.partner_id, Surface.MARKETFRONT: orders.c.storefront_id}
     sides = [columns[side] for side in (Surface if wanted.surface is None else (wanted.surface,))]
     selects = (newest.where(side == wanted.partner_id) for side in sides)
     return select(union(*(select(side.subquery().c.id) for side in selects)).subquery().c.id)
+
+
+def _viewed(newest: Select[Any], wanted: OrderFilter) -> Select[Any]:
+    """Return the query of those that a view shows. Its text is compared with JSON, in which a quote has a backslash."""
+    assert wanted.view is not None
+    if wanted.view is OrderView.SCHEDULED:
+        fits = orders.c.fulfillment.contains('"scheduledTime":"', autoescape=True)
+    else:
+        is_late = and_(
+            orders.c.estimated_ready_at < wanted.now,
+            orders.c.status.notin_((OrderStatus.READY, OrderStatus.IN_TRANSIT)),
+        )
+        waits = orders.c.cancellation.contains(f'"status":"{CancellationStatus.REQUESTED}"', autoescape=True)
+        is_stuck = or_(orders.c.answer == StoreAnswer.WAITING, is_late, waits)
+        unanswered = orders.c.answer.in_((StoreAnswer.REFUSED, StoreAnswer.GIVEN_UP))
+        fits = or_(
+            and_(orders.c.state == OrderState.OPEN, is_stuck),
+            and_(orders.c.state == OrderState.CANCELLED, unanswered),
+        )
+    return select(orders.c.id).where(orders.c.id.in_(newest), fits).order_by(orders.c.id.desc())
 
 
 def _summary(row: Row[Any]) -> OrderSummary:

@@ -1,0 +1,138 @@
+"""The list of orders: by what people call them, in the views that they look for, with what is active as chips."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from tests.api.trade import Time, tea, trade
+from tests.console.test_filters import count, filtered
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.databases import only_sqlite
+from tests.service import MerchantServer, Service, service
+
+from mercato.features.orders.privacy import erase_customer
+from mercato.features.sign_in.roles import Role
+from mercato_contract.wire import rfc3339
+
+
+async def _refuse(_request: web.Request, _body: bytes) -> web.Response:
+    return web.json_response({"accepted": False, "errors": [{"code": "ITEM_UNAVAILABLE", "message": "Gone"}]})
+
+
+async def test_a_list_calls_an_order_by_its_number_its_customer_and_its_items(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    await deal.placed(deal.order(tea(quantity=2), tea(quantity=1) | {"note": "Hot"}))
+    for enter, names_customer in (
+        (enter_as_partner(mercato, deal.pos), True),
+        (enter_as_partner(mercato, deal.front), True),
+        (enter_as_partner(mercato, deal.pos, readOnly=True), False),
+        (enter_as_operator(mercato), False),
+        (enter_as_person(mercato, Role.SUPPORT), False),
+    ):
+        browser, _ = await enter
+        (row,) = (await browser.open("/console/orders")).rows("Orders")
+        assert row[0].startswith("A-1")
+        assert row[0].endswith("3 items")
+        assert ("Ada L." in row[0], "Lovelace" in row[0]) == (names_customer, False)
+
+
+async def test_an_erased_customer_has_no_name_in_the_list(mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    assert "Ada L." in (await browser.open("/console/orders")).rows("Orders")[0][0]
+    async with mercato.app.db.write() as tx:
+        assert (await erase_customer(tx, "ada@example.com", after=None, limit=10))[0] == 1
+    (row,) = (await browser.open("/console/orders")).rows("Orders")
+    assert "Ada" not in row[0]
+    assert row[0].endswith("2 items")
+
+
+async def test_the_views_have_the_orders_for_later_and_those_that_somebody_should_look_at(
+    database_url: str, tmp_path: Path, shop: MerchantServer
+):
+    time = Time()
+    async with service(database_url, tmp_path, now=time) as mercato:
+        deal = await trade(mercato, shop)
+        operator, _ = await enter_as_operator(mercato)
+        shop.answers["place"] = {"accepted": True}
+        later = rfc3339(time() + timedelta(hours=3))
+        scheduled = {"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": later}
+        for_later = (await deal.placed(deal.order(fulfillment=scheduled)))["orderId"]
+        fine = (await deal.placed())["orderId"]
+        late = await deal.placed()
+        assert (
+            await deal.update(
+                late, status="preparing", estimatedReadyAt=rfc3339(time() + timedelta(minutes=5))
+            )
+        ).status == 200
+        shop.answers["place"] = _refuse
+        assert (await deal.place(deal.order())).status != 201
+        time.ahead += timedelta(minutes=20)
+        for client in (deal.pos, deal.front):
+            browser, _ = await enter_as_partner(mercato, client)
+            first = await browser.open("/console/orders")
+            everything = first.ids("Orders")
+            refused = next(one for one in everything if one not in {for_later, fine, late["orderId"]})
+            seen = {
+                name: (await browser.open(first.link(name))).ids("Orders")
+                for name in ("Open", "Scheduled", "Problem")
+            }
+            assert seen == {
+                "Open": [late["orderId"], fine, for_later],
+                "Scheduled": [for_later],
+                "Problem": [refused, late["orderId"]],
+            }
+            scheduled_page = await browser.open(first.link("Scheduled"))
+            current = scheduled_page.root.all("a", **{"aria-current": "page"})
+            assert "Scheduled" in [one.text for one in current]
+        assert (await operator.open("/console/orders?view=problem")).ids("Orders") == [
+            refused,
+            late["orderId"],
+        ]
+
+
+@only_sqlite
+async def test_what_is_active_is_shown_with_a_link_that_takes_it_away(mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    page = await filtered(browser, "orders", storeId="Test Store", until="2030-01-01T10:00")
+    chips = chips_of(page)
+    assert list(chips) == ["Store: Test Store (remove)", "Until: 2030-01-01 10:00 (remove)"]
+    assert count(page, "orders") == 1
+    fewer = await browser.open(chips["Store: Test Store (remove)"])
+    assert list(chips_of(fewer)) == ["Until: 2030-01-01 10:00 (remove)"]
+    assert fewer.field("Until").attributes["value"] == "2030-01-01T10:00"
+    assert chips_of(await browser.open("/console/orders?state=open")) == {}, "its tab says so"
+
+
+def chips_of(page: Any) -> dict[str, str]:
+    lists = [one for one in page.root.all("ul") if one.attributes.get("class") == "chips"]
+    return {link.text: link.attributes["href"] for one in lists for link in one.all("a")}
+
+
+@only_sqlite
+async def test_a_list_ends_at_the_time_of_until(mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    for until, found in (("2030-01-01T10:00", 1), ("2020-01-01T10:00", 0)):
+        assert count(await filtered(browser, "orders", until=until), "orders") == found
+
+
+@only_sqlite
+async def test_an_open_orders_page_refreshes_itself_as_lists_do(mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop)
+    order = await deal.placed()
+    path = f"/console/orders/{order['orderId']}"
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    (part,) = (await browser.open(path)).root.all("div", id="order")
+    assert part.attributes["hx-trigger"] == "every 10s"
+    assert part.attributes["hx-get"].startswith(path)
+    assert (await deal.update(order, state="completed")).status == 200
+    (part,) = (await browser.open(path)).root.all("div", id="order")
+    assert "hx-get" not in part.attributes, "it is over"
