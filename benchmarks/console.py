@@ -94,6 +94,7 @@ def _pages(trade: Trade) -> list[str]:
         f"/console/webhooks?orderId={deep}",
         "/console/refused-requests",
         "/console/stores",
+        "/console/reports",
     ]
 
 

@@ -31,6 +31,8 @@ MAY_OPEN = {
     "keys": ALL - {SUPPORT},
     "partners/new": MANAGES,
     "people": ALL - {SUPPORT},
+    "reports": MANAGES,
+    "reports/orders": MANAGES,
     "stores/{store}/charges": MANAGES,
     "stores/{store}/handling": MANAGES,
     "webhooks/endpoints": ALL - {SUPPORT},

@@ -18,6 +18,7 @@ MERCHANT = [
     "Orders",
     "Stores",
     "Catalogs",
+    "Reports",
     "Webhooks",
     "Refused requests",
     "Keys",
@@ -29,6 +30,7 @@ STOREFRONT = [
     "Overview",
     "Orders",
     "Stores",
+    "Reports",
     "Webhooks",
     "Refused requests",
     "Playground",
@@ -38,8 +40,8 @@ STOREFRONT = [
     "Account",
 ]
 OPERATOR = [
-    "Health", "Orders", "Stores", "Catalogs", "Partners", "Webhooks", "Refused requests", "Jobs", "Audit", "Erasure",
-    "People", "Account",
+    "Health", "Orders", "Stores", "Catalogs", "Reports", "Partners", "Webhooks", "Refused requests", "Jobs", "Audit",
+    "Erasure", "People", "Account",
 ]  # fmt: skip
 
 HOSTILE = "<script>alert(1)</script>{{ 7 * 7 }}\"'><img src=x onerror=alert(1)>\N{RIGHT-TO-LEFT OVERRIDE}"

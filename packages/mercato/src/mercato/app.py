@@ -36,6 +36,7 @@ from mercato.features.orders.reports import OrderReports
 from mercato.features.orders.resubmission import Resubmissions
 from mercato.features.orders.service import Adjustments, Orders
 from mercato.features.orders.submission import Submitter
+from mercato.features.orders.summaries import Summaries
 from mercato.features.orders.validation import OrderTokens, Validations
 from mercato.features.partners.callers import PURPOSE, Callers, Tokens
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
@@ -406,6 +407,7 @@ def build(
         traffic=Traffic(metrics.totals, now),
         hourly_orders=HourlyOrders(now),
         order_reports=OrderReports(db),
+        order_summaries=Summaries(db, now),
         feeds=Feeds(db, Cursors(vault.derive(CURSORS)), waiters),
         sequencer=Sequencer(db, now, waiters.wake, fan_out=fan_out),
         endpoints=WebhookEndpoints(vault, now, clock.new_id, outbound.policy),

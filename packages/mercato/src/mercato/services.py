@@ -18,6 +18,7 @@ from mercato.features.orders.placement import Placements
 from mercato.features.orders.reports import OrderReports
 from mercato.features.orders.resubmission import Resubmissions
 from mercato.features.orders.service import Adjustments, Orders
+from mercato.features.orders.summaries import Summaries
 from mercato.features.orders.validation import Validations
 from mercato.features.partners import accounts
 from mercato.features.partners.callers import Callers
@@ -116,4 +117,5 @@ class Services(Core):
     traffic: Traffic
     hourly_orders: HourlyOrders
     order_reports: OrderReports
+    order_summaries: Summaries
     sign_on: "SignOn | None"

@@ -3,7 +3,7 @@
 A GET shows a page. A POST acts, with the services that the API calls, and says what was done on the page after it.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -65,6 +65,7 @@ NAVIGATION: Final = (
             Entry("Orders", EVERYBODY, "receipt-text"),
             Entry("Stores", EVERYBODY, "store"),
             Entry("Catalogs", MERCHANTS | OPERATORS, "book-open"),
+            Entry("Reports", EVERYBODY, "chart-column"),
             Entry("Partners", OPERATORS, "building-2"),
         ),
     ),
@@ -125,6 +126,14 @@ class Page(Struct, frozen=True):
     status: int = 200
     timezone: str | None = None
     has_pictures: bool = False
+
+
+class Download(Struct, frozen=True):
+    """A file that is sent while it is made."""
+
+    name: str
+    media_type: bytes
+    parts: AsyncGenerator[bytes]
 
 
 class Done(Struct, frozen=True):
@@ -269,7 +278,7 @@ class Visit:
         )
 
 
-Show = Callable[[Visit], Awaitable[Page]]
+Show = Callable[[Visit], Awaitable[Page | Download]]
 Act = Callable[[Visit], Awaitable[Done | Page | Question]]
 Ask = Callable[[Visit], Awaitable[Question]]
 

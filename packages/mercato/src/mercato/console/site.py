@@ -21,6 +21,7 @@ from mercato.console.screen import (
     OPERATORS,
     STOREFRONTS,
     Done,
+    Download,
     Group,
     Page,
     Question,
@@ -39,6 +40,7 @@ from mercato.console.screens import (
     orders,
     overview,
     playground,
+    reports,
     requests,
     search,
     store_settings,
@@ -79,7 +81,7 @@ from mercato.features.sign_in.roles import Permission, Role
 from mercato.features.stores.queries import find_common_timezone
 from mercato.http.body import GZIP, best_coding, gzipped
 from mercato.http.browsers import NOSNIFF, prefix_links
-from mercato.http.operations import Answer, Call, ReadBody
+from mercato.http.operations import Answer, Call, ReadBody, begun
 from mercato.http.routing import Routes
 from mercato.platform import errors
 from mercato.platform.db.errors import is_unavailable
@@ -102,6 +104,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *webhooks.endpoint_screens,
     *webhooks.screens,
     *requests.screens,
+    *reports.screens,
     *search.screens,
     *keys.screens,
     *agents.screens,
@@ -262,6 +265,8 @@ async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
         visit = Visit(call.app, call.head, session, screen.action, path, ids, form, timezone)
         set_context(visit.context)
         result = await _result(screen, visit)
+        if isinstance(result, Download):
+            return await _download(result, headers)
     except Problem as problem:
         refused = render_refusal(problem, call.head.request_id, view=view, headers=headers)
         return _packed(call, refused)
@@ -328,7 +333,16 @@ def _check_role(session: Session, screen: Screen, method: str) -> None:
     raise errors.Forbidden(f"The role {session.role.words} doesn't include this{nothing}. Ask {contact}.")
 
 
-async def _result(screen: Screen, visit: Visit) -> Page | Done | Question:
+async def _download(file: Download, headers: Headers) -> Answer[str]:
+    own = (
+        (b"content-disposition", f'attachment; filename="{file.name}"'.encode()),
+        (b"cache-control", b"no-store"),
+        *NOSNIFF,
+    )
+    return Answer(parts=await begun(file.parts), media_type=file.media_type, headers=(*own, *headers))
+
+
+async def _result(screen: Screen, visit: Visit) -> Page | Download | Done | Question:
     if visit.head.method == "POST":
         assert screen.act is not None
         return await screen.act(visit)

@@ -214,6 +214,7 @@ POWERS: Final = (
     (Permission.CHANGE_CATALOGS, MERCHANTS, "Activate catalogs, and cancel what is planned"),
     (Permission.PLACE_ORDERS, STOREFRONTS, "Validate and place orders in the playground"),
     (Permission.CERTIFY, MERCHANTS, "Upload and delete certification reports"),
+    (Permission.SEE_REPORTS, EVERYBODY, "See reports of orders, and download them"),
     (Permission.SEE_KEYS, PARTNERS, "See which keys and secrets there are, and where webhooks go"),
     (Permission.SEE_KEYS, OPERATORS, "See the keys of partners, and where operators' events go"),
     (Permission.CHANGE_KEYS, PARTNERS, "Revoke keys, and change where webhooks go"),

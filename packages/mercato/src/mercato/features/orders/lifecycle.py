@@ -45,7 +45,8 @@ STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
 CANCELLED_BY_OPERATOR: Final = "CANCELLED_BY_OPERATOR"
 """The cancelReason of an order that an operator cancelled without another."""
 
-_OWN_REASONS: Final = {*ORDER_ERROR_CODES, STORE_UNREACHABLE, CANCELLED_BY_OPERATOR, NOT_ACCEPTED}
+OWN_CODES: Final = frozenset({*ORDER_ERROR_CODES, STORE_UNREACHABLE, CANCELLED_BY_OPERATOR, NOT_ACCEPTED})
+"""The cancelReasons that are codes of this service; any other is a partner's words."""
 
 UNANSWERED: Final = "order unanswered"
 REFUSED: Final = "order refused"
@@ -465,7 +466,7 @@ class Lifecycle(Struct, frozen=True):
     def record(self, milestone: str, order: OrderRow, actor: Actor) -> None:
         """Log the milestone, and count the order if it was refused or cancelled."""
         code = order.cancel_reason
-        if code is not None and code not in _OWN_REASONS:
+        if code is not None and code not in OWN_CODES:
             # A partner's own words: they may be of a customer, and there may be any number of them.
             code = OTHER
         if milestone == REFUSED:

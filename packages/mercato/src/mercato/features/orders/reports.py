@@ -31,6 +31,7 @@ from mercato.platform.errors import RateLimited
 from mercato_contract.clock import first_id, zone
 from mercato_contract.money import to_minor, to_text
 from mercato_contract.orders import AdjustmentType, OrderState, OrderStatus
+from mercato_contract.placements import ScheduleType
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.reports import (
     MAX_DAYS,
@@ -89,11 +90,16 @@ class Days(Struct, frozen=True):
         return self._midnight(self.last + _ONE_DAY)
 
     def day_of(self, at: datetime) -> date:
-        return at.astimezone(zone(self.timezone)).date()
+        return day_of(at, self.timezone)
 
     def _midnight(self, day: date) -> datetime:
         # Where clocks are put forward at midnight, the day begins at that instant: what `fold=0` means.
         return datetime.combine(day, time(), zone(self.timezone)).astimezone(zone(UTC))
+
+
+def day_of(at: datetime, timezone: str) -> date:
+    """Return the day of an instant in the time zone."""
+    return at.astimezone(zone(timezone)).date()
 
 
 class Selection(Struct, frozen=True):
@@ -241,11 +247,16 @@ class _Content(Wire):
     amounts: _Amounts
 
 
+class _Fulfillment(Wire):
+    schedule_type: ScheduleType
+
+
 class _Progress(Wire):
     status: OrderStatus | None = None
 
 
 _content: Final = msgspec.json.Decoder(_Content)
+_fulfillment: Final = msgspec.json.Decoder(_Fulfillment)
 _progress: Final = msgspec.json.Decoder(_Progress)
 
 
@@ -266,6 +277,7 @@ class ReportRow(Struct, frozen=True, kw_only=True):
     cancel_reason: str | None
     accepted_at: datetime | None
     ready_at: datetime | None
+    is_scheduled: bool
     currency: str
     sales: Sales
     placed_total: int
@@ -317,20 +329,18 @@ _READ: Final = tuple(
     orders.c[name]
     for name in (
         *("id", "created_at", "store_id", "partner_store_id", "partner_order_id", "state", "status"),
-        *("cancel_reason", "currency", "total", "content", "adjustments"),
+        *("cancel_reason", "currency", "total", "content", "adjustments", "fulfillment"),
     )
 )
 
 
-async def read_rows(
-    db: Database, selection: Selection, *, newest_first: bool = False
-) -> AsyncGenerator[list[ReportRow]]:
-    """Yield the orders in pages, the oldest first unless otherwise wished, in a short transaction each."""
+async def read_rows(db: Database, selection: Selection) -> AsyncGenerator[list[ReportRow]]:
+    """Yield the orders in pages, the oldest first, each read in a short transaction."""
     last: UUID | None = None
     start, end = selection.days.start, selection.days.end
     while True:
         async with db.read() as tx:
-            found = await tx.all(_page(selection, last, newest_first=newest_first))
+            found = await tx.all(_page(selection, last))
             moments = await _find_moments(tx, [row.id for row in found])
         yield [
             _row(row, moments.get(row.id, (None, None)), selection.days)
@@ -342,7 +352,8 @@ async def read_rows(
         last = found[-1].id
 
 
-def _page(selection: Selection, last: UUID | None, *, newest_first: bool) -> Select[Any]:
+def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
+    """Return the conditions of the orders of these days, and of a minute before and after."""
     side = orders.c.partner_id if selection.surface is Surface.COMMERCE else orders.c.storefront_id
     days = selection.days
     conditions: list[ColumnElement[bool]] = [
@@ -352,10 +363,14 @@ def _page(selection: Selection, last: UUID | None, *, newest_first: bool) -> Sel
     ]
     if selection.store_id is not None:
         conditions.append(orders.c.store_id == selection.store_id)
+    return conditions
+
+
+def _page(selection: Selection, last: UUID | None) -> Select[Any]:
+    conditions = conditions_of(selection)
     if last is not None:
-        conditions.append(orders.c.id < last if newest_first else orders.c.id > last)
-    order = orders.c.id.desc() if newest_first else orders.c.id
-    return select(*_READ).where(*conditions).order_by(order).limit(PAGE)
+        conditions.append(orders.c.id > last)
+    return select(*_READ).where(*conditions).order_by(orders.c.id).limit(PAGE)
 
 
 async def _find_moments(tx: Read, ids: Sequence[UUID]) -> dict[UUID, tuple[datetime | None, datetime | None]]:
@@ -398,6 +413,7 @@ def _row(row: Row[Any], moments: tuple[datetime | None, datetime | None], days: 
         cancel_reason=row.cancel_reason,
         accepted_at=accepted_at,
         ready_at=ready_at,
+        is_scheduled=_fulfillment.decode(row.fulfillment).schedule_type is ScheduleType.SCHEDULED,
         currency=row.currency,
         sales=(
             Sales() if state is OrderState.CANCELLED else sales_of(content.amounts, adjustments, row.currency)

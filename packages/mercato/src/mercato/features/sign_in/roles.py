@@ -69,6 +69,7 @@ class Permission(Enum):
     REVIVE_JOBS = auto()
     CHANGE_CATALOGS = auto()
     PLACE_ORDERS = auto()
+    SEE_REPORTS = auto()
     CERTIFY = auto()
 
     SEE_KEYS = auto()

@@ -1,0 +1,217 @@
+"""What the orders of some days come to: sums by currency, day and store, best items, minutes, reasons to cancel.
+
+Only so many orders are summed up: whole days, the newest first, as long as they fit. What is summed is kept for half a
+minute, and one summary is made at a time, so that pages of reports never take more than a part of a process.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import select
+
+from mercato.features.orders import reports
+from mercato.features.orders.reports import ReportRow, Selection, Totals, read_rows
+from mercato.features.orders.tables import orders
+from mercato.features.stores.tables import stores
+from mercato.platform.db.engine import Database, Read
+from mercato_contract.clock import Clock
+
+MAX_SUMMED: Final = 5_000
+"""Orders that one summary reads."""
+
+KEPT: Final = timedelta(seconds=30)
+MAX_KEPT: Final = 64
+
+BEST: Final = 10
+"""Items and reasons that are shown, those with the most first."""
+
+MAX_STORES: Final = 50
+
+MAX_NAMES: Final = 20_000
+"""Different names of items that are counted."""
+
+
+class Percentiles(Struct, frozen=True):
+    """How long something took: for half of the orders at most `p50`, for nine in ten at most `p90`."""
+
+    orders: int
+    p50: timedelta
+    p90: timedelta
+
+
+class BestItem(Struct, frozen=True):
+    """An item, by the name that the orders have of it, and how many were sold."""
+
+    name: str
+    quantity: int
+
+
+class StoreTotals(Struct, frozen=True):
+    """A store's part. It has no name once it is deleted."""
+
+    store_id: UUID
+    name: str | None
+    totals: Totals
+
+
+class CurrencySummary(Struct, frozen=True):
+    """The orders in one currency: all of them, on each day, and of each store, the one that sold most first."""
+
+    currency: str
+    totals: Totals
+    days: tuple[tuple[date, Totals], ...]
+    stores: tuple[StoreTotals, ...]
+    more_stores: int
+    best: tuple[BestItem, ...]
+
+
+class Summary(Struct, frozen=True):
+    """What the orders of some days came to at `at`.
+
+    `first` is the first day that is summed up, later than the one asked for if there were too many orders; None if
+    those of the last day alone were too many.
+    """
+
+    selection: Selection
+    at: datetime
+    first: date | None
+    currencies: tuple[CurrencySummary, ...] = ()
+    cancelled: tuple[tuple[str, int], ...] = ()
+    accepted: Percentiles | None = None
+    ready: Percentiles | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether days are left out because there are too many orders."""
+        return self.first != self.selection.days.first
+
+
+@dataclass(slots=True)
+class _Currency:
+    totals: Totals = field(default_factory=Totals.of_none)
+    days: defaultdict[date, Totals] = field(default_factory=lambda: defaultdict(Totals.of_none))
+    stores: defaultdict[UUID, Totals] = field(default_factory=lambda: defaultdict(Totals.of_none))
+    items: Counter[str] = field(default_factory=Counter)
+
+
+class _Sums:
+    """Adds orders up."""
+
+    def __init__(self) -> None:
+        self.currencies: defaultdict[str, _Currency] = defaultdict(_Currency)
+        self.cancelled: Counter[str] = Counter()
+        self.accepted: list[timedelta] = []
+        self.ready: list[timedelta] = []
+
+    def add(self, row: ReportRow) -> None:
+        own = self.currencies[row.currency]
+        for totals in (own.totals, own.days[row.day], own.stores[row.store_id]):
+            totals.add(row)
+        if row.accepted_at is not None:
+            self.accepted.append(row.accepted_at - row.created_at)
+        # How long an order for later takes says nothing of the kitchen.
+        if row.ready_at is not None and not row.is_scheduled:
+            self.ready.append(row.ready_at - row.created_at)
+        if row.is_cancelled:
+            self.cancelled[row.cancel_reason or ""] += 1
+            return
+        for line in row.lines:
+            if line.name is not None and (line.name in own.items or len(own.items) < MAX_NAMES):
+                own.items[line.name] += line.quantity
+
+
+def percentiles_of(durations: Sequence[timedelta]) -> Percentiles | None:
+    """Return the nearest ranks; None of nothing."""
+    if not durations:
+        return None
+    found, count = sorted(durations), len(durations)
+    return Percentiles(count, found[-(-count * 50 // 100) - 1], found[-(-count * 90 // 100) - 1])
+
+
+class Summaries:
+    """Makes summaries, one at a time, and keeps them for a while."""
+
+    def __init__(self, db: Database, now: Clock) -> None:
+        self._db = db
+        self._now = now
+        self._one = asyncio.Lock()
+        self._kept: dict[Selection, Summary] = {}
+
+    async def look(self, selection: Selection) -> Summary:
+        """Return the summary, at most half a minute old."""
+        if (kept := self._find(selection)) is not None:
+            return kept
+        async with self._one:
+            # Somebody else may have waited for the same one.
+            if (kept := self._find(selection)) is not None:
+                return kept
+            made = await self._make(selection)
+            self._kept = {key: one for key, one in self._kept.items() if self._is_fresh(one)}
+            if len(self._kept) >= MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[selection] = made
+            return made
+
+    def _find(self, selection: Selection) -> Summary | None:
+        found = self._kept.get(selection)
+        return found if found is not None and self._is_fresh(found) else None
+
+    def _is_fresh(self, summary: Summary) -> bool:
+        return self._now() - summary.at < KEPT
+
+    async def _make(self, selection: Selection) -> Summary:
+        at = self._now()
+        async with self._db.read() as tx:
+            first = await _find_first_day(tx, selection)
+        summary = Summary(selection=selection, at=at, first=first)
+        if first is None:
+            return summary
+        sums = _Sums()
+        shown = replace(selection, days=replace(selection.days, first=first))
+        async for rows in read_rows(self._db, shown):
+            for row in rows:
+                sums.add(row)
+        found = sorted(sums.currencies.items(), key=lambda one: (-one[1].totals.orders, one[0]))
+        async with self._db.read() as tx:
+            currencies = [await _summarize(tx, currency, own) for currency, own in found]
+        return replace(
+            summary,
+            currencies=tuple(currencies),
+            cancelled=tuple(sums.cancelled.most_common(BEST)),
+            accepted=percentiles_of(sums.accepted),
+            ready=percentiles_of(sums.ready),
+        )
+
+
+async def _find_first_day(tx: Read, selection: Selection) -> date | None:
+    """Return the first day from which on all orders fit into a summary, None if those of the last day don't."""
+    query = select(orders.c.created_at).where(*reports.conditions_of(selection))
+    beyond: datetime | None = await tx.scalar(query.order_by(orders.c.id.desc()).offset(MAX_SUMMED).limit(1))
+    days = selection.days
+    if beyond is None or beyond < days.start:
+        return days.first
+    first = days.day_of(beyond) + timedelta(days=1)
+    return first if first <= days.last else None
+
+
+async def _summarize(tx: Read, currency: str, own: _Currency) -> CurrencySummary:
+    best = sorted(own.stores.items(), key=lambda one: (-one[1].sales.total, one[0]))[:MAX_STORES]
+    ids = [store_id for store_id, _ in best]
+    rows = await tx.all(select(stores.c.id, stores.c.name).where(stores.c.id.in_(ids)))
+    names = {row.id: row.name for row in rows}
+    items = sorted(own.items.items(), key=lambda one: (-one[1], one[0]))[:BEST]
+    return CurrencySummary(
+        currency=currency,
+        totals=own.totals,
+        days=tuple(sorted(own.days.items())),
+        stores=tuple(StoreTotals(store_id, names.get(store_id), totals) for store_id, totals in best),
+        more_stores=len(own.stores) - len(best),
+        best=tuple(BestItem(name, quantity) for name, quantity in items),
+    )
