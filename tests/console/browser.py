@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from html.parser import HTMLParser
+from io import BytesIO
 from typing import Any, Final
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -156,8 +157,8 @@ class Browser:
         """Open a page, following redirects."""
         return await self._request("GET", path, None, headers)
 
-    async def press(self, page: Page, button: str, **fields: str) -> Page:
-        """Press a button of a page: send its form with its values and these fields."""
+    async def press(self, page: Page, button: str, **fields: str | tuple[str, bytes]) -> Page:
+        """Press a button of a page: send its form with its values and these fields; a file has a name and bytes."""
         form = page.form(button)
         pressed = next(one for one in form.all("button") if one.text == button).attributes
         values = _values(form) | fields
@@ -169,11 +170,15 @@ class Browser:
         if form.attributes.get("enctype") != "multipart/form-data":
             return await self.post(action, values)
         parts = aiohttp.FormData(default_to_multipart=True)
-        for one in form.all("input", "textarea"):
+        for one in form.all("input", "textarea", "select"):
             name, is_file = one.attributes["name"], one.attributes.get("type") == "file"
             # Without a choice browsers send a file without a name.
+            value = values.get(name, "")
+            if isinstance(value, tuple):
+                parts.add_field(name, BytesIO(value[1]), filename=value[0])
+                continue
             file_name = f"{name}.json" if name in fields else ""
-            parts.add_field(name, values.get(name, ""), filename=file_name if is_file else None)
+            parts.add_field(name, value, filename=file_name if is_file else None)
         return await self.post(action, parts)
 
     async def post(self, path: str, fields: Any = None, **headers: str) -> Page:

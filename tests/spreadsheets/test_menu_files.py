@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 from tests.spreadsheets.sheets import EUROS, csv_of, ods_with, priced
 
-from mercato.features.catalogs.menu_files import SMALL, MenuFiles, SheetFile, SheetMenu
+from mercato.features.catalogs.menu_files import SMALL, MenuFile, MenuFiles, SheetMenu
 from mercato.platform.errors import RateLimited
-from mercato_tools.imports.spreadsheets.pages import CHOICES, MENU
+from mercato_outbound.document import Document
+from mercato_tools.imports.spreadsheets.pages import CHOICES, MENU, SheetFile
 from mercato_tools.imports.spreadsheets.read import read_menu
 from mercato_tools.imports.spreadsheets.template import csv_template, xlsx_template
 
@@ -19,8 +20,12 @@ PARTNER = uuid4()
 
 
 async def read(files: MenuFiles, content: bytes, choices: bytes | None = None) -> SheetMenu:
-    offered = None if choices is None else SheetFile("choices.csv", choices)
-    return await files.read(SheetFile("menu.csv", content), EUROS, partner_id=PARTNER, choices=offered)
+    offered = None if choices is None else MenuFile("choices.csv", Document.of(choices))
+    return await files.read(file_of(content), EUROS, partner_id=PARTNER, choices=offered)
+
+
+def file_of(content: bytes) -> MenuFile:
+    return MenuFile("menu.csv", Document.of(content))
 
 
 async def test_a_file_is_read_as_by_the_command():
@@ -60,7 +65,7 @@ async def test_one_file_of_a_partner_is_read_at_a_time_and_others_wait():
     await asyncio.sleep(0)
     with pytest.raises(RateLimited, match="Another file of this account"):
         await read(files, csv_of(priced(1)))
-    other = files.read(SheetFile("menu.csv", csv_of(priced(1))), EUROS, partner_id=uuid4())
+    other = files.read(file_of(csv_of(priced(1))), EUROS, partner_id=uuid4())
     assert (await other).document == (await first).document
     assert (await read(files, csv_of(priced(1)))).document is not None
 
@@ -96,6 +101,6 @@ async def test_what_unpacks_to_too_much_is_refused_before_it_is_unpacked(parts: 
 
 async def test_the_options_are_passed_on():
     options = replace(EUROS, currency="JPY")
-    made = await MenuFiles().read(SheetFile("menu.csv", csv_of(priced("1,234"))), options, partner_id=PARTNER)
+    made = await MenuFiles().read(file_of(csv_of(priced("1,234"))), options, partner_id=PARTNER)
     assert made.summary is not None
     assert made.summary.shown[0].price == "1234"

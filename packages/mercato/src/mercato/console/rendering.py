@@ -183,8 +183,9 @@ _TYPES: Final = {
     "js": b"text/javascript; charset=utf-8",
     "svg": b"image/svg+xml",
     "woff2": b"font/woff2",
+    "xlsx": b"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
-_COMPRESSED: Final = ("woff2",)
+_COMPRESSED: Final = ("woff2", "xlsx")
 """Kinds of files that gzip makes no smaller."""
 
 _KEPT: Final = (

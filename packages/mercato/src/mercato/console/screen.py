@@ -4,6 +4,7 @@ A GET shows a page. A POST acts, with the services that the API calls, and says 
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -12,7 +13,16 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.console.forms import MAX_FORM, decode_fields, read_fields, read_query, read_upload
+from mercato.console.forms import (
+    MAX_FORM,
+    Part,
+    Receive,
+    decode_fields,
+    read_fields,
+    read_query,
+    read_upload,
+    receive_parts,
+)
 from mercato.features.partners.model import Caller, Partner, Surface
 from mercato.features.sign_in.model import Session
 from mercato.features.sign_in.roles import Permission
@@ -205,6 +215,8 @@ class Visit:
     form: bytes
     timezone: str
     """The one that this browser is shown times in, and sends them in."""
+    receive: Receive | None = None
+    """Reads the form of a screen that has a `max_upload`, as it arrives."""
 
     @property
     def is_operator(self) -> bool:
@@ -255,6 +267,12 @@ class Visit:
             return read_upload(content_type, self.form)
         return read_fields(self.form)
 
+    def parts(self) -> AbstractAsyncContextManager[Mapping[str, Part]]:
+        """Read the form of a screen with a `max_upload`: its files stay open during the block."""
+        assert self.receive is not None, "a screen with a max_upload"
+        content_type = self.head.headers.get(b"content-type", b"")
+        return receive_parts(content_type, self.receive, self.app.stores.new_document)
+
     def url_with(self, **changes: str | None) -> str:
         """Return this page's path and query with other values; None is for a name that is left out."""
         query = dict(parse_qsl(self.head.query.decode("ascii", "replace"))) | changes
@@ -298,6 +316,8 @@ class Screen(Struct, frozen=True, kw_only=True):
     """What the session's role must include. It is checked before the handler runs."""
     max_form: int = MAX_FORM
     """Bytes of the action's form."""
+    max_upload: int | None = None
+    """Bytes of a form with large files, which `visit.parts` reads as they arrive."""
 
 
 class Screens:
@@ -334,11 +354,13 @@ class Screens:
         audiences: frozenset[Audience] | None = None,
         ask: Ask | None = None,
         max_form: int = MAX_FORM,
+        max_upload: int | None = None,
     ) -> Callable[[Act], Act]:
         """Declare the handler below as an action. With `ask`, a GET of the path shows the question."""
 
         def add(act: Act) -> Act:
-            self._add(path, act.__name__, audiences, act=act, ask=ask, needs=needs, max_form=max_form)
+            options = {"needs": needs, "max_form": max_form, "max_upload": max_upload}
+            self._add(path, act.__name__, audiences, act=act, ask=ask, **options)
             return act
 
         return add

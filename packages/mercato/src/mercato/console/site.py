@@ -37,6 +37,7 @@ from mercato.console.screens import (
     catalogs,
     certification,
     keys,
+    menu_uploads,
     orders,
     overview,
     playground,
@@ -99,6 +100,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *store_settings.screens,
     *partners.screens,
     *catalogs.screens,
+    *menu_uploads.screens,
     *playground.screens,
     *playground.discovery_screens,
     *webhooks.endpoint_screens,
@@ -261,8 +263,12 @@ async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
     try:
         screen, ids = _find_screen(session, call.head.method, path)
         _check_role(session, screen, call.head.method)
-        form = await call.body(screen.max_form) if call.head.method == "POST" else b""
-        visit = Visit(call.app, call.head, session, screen.action, path, ids, form, timezone)
+        form, receive = b"", None
+        if screen.max_upload is not None:
+            receive = partial(call.body.into, limit=screen.max_upload)
+        elif call.head.method == "POST":
+            form = await call.body(screen.max_form)
+        visit = Visit(call.app, call.head, session, screen.action, path, ids, form, timezone, receive)
         set_context(visit.context)
         result = await _result(screen, visit)
         if isinstance(result, Download):

@@ -363,7 +363,7 @@ class Edge:
     ) -> Upload | ReadBody:
         """Return the function by which the handler reads the body."""
         if operation.body_form is BodyForm.FUNCTION:
-            return partial(self._body, head, body_in, caller)
+            return _Reader(partial(self._body, head, body_in, caller), head, body_in)
         _check_coding(head)
         if body_in is None:
             return _read_nothing
@@ -393,6 +393,23 @@ class Edge:
         return errors.InternalError(
             "This is an error in the service, and it was logged. Try again. If it happens again, report the requestId."
         )
+
+
+class _Reader:
+    """The body of an operation whose handler decides how much of it is read."""
+
+    def __init__(self, whole: Callable[[int], Awaitable[bytes]], head: Head, body_in: Body | None) -> None:
+        self._whole = whole
+        self._head = head
+        self._body_in = body_in
+
+    async def __call__(self, limit: int, /) -> bytes:
+        return await self._whole(limit)
+
+    async def into(self, write: Callable[[bytes], Awaitable[None]], limit: int) -> None:
+        _check_coding(self._head)
+        if self._body_in is not None:
+            await self._body_in.read_into(write, limit)
 
 
 async def _read_nothing(_write: Callable[[bytes], Awaitable[None]]) -> None:

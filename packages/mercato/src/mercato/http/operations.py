@@ -79,8 +79,16 @@ def problem_headers(problem: Problem) -> list[tuple[bytes, bytes]]:
 Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 """Reads a body and passes each part to the given function. It may be as large as a catalog."""
 
-ReadBody = Callable[[int], Awaitable[bytes]]
-"""Reads a body of at most this number of bytes. Raises PayloadTooLarge, and what `Body.read` raises."""
+
+class ReadBody(Protocol):
+    """Reads a body, whole or as it arrives. Raises PayloadTooLarge, and what `Body.read` raises."""
+
+    async def __call__(self, limit: int, /) -> bytes:
+        """Return a body of at most `limit` bytes, and of as many as requests may have."""
+
+    async def into(self, write: Callable[[bytes], Awaitable[None]], limit: int) -> None:
+        """Pass each part of a body of at most `limit` bytes to `write`."""
+
 
 Body = TypeVar("Body", bound=Wire | bytes | Upload | ReadBody | None)
 Query = TypeVar("Query", bound=Wire | None)

@@ -1,7 +1,7 @@
 """Catalogs: the runs that pulled them, what was wrong, and what a run changed; and a store's menu as a tree."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from itertools import zip_longest
@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from mercato.console.catalog_changes import changes_of
 from mercato.console.filters import partner_of, read_filters, store_of
 from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.features.catalogs import operators, queries
@@ -26,7 +27,6 @@ from mercato.platform.errors import NotFound
 from mercato.platform.telemetry import tracing
 from mercato_catalog.diff import diff
 from mercato_catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, rule
-from mercato_contract.catalogs import CatalogDiff, DiffList
 from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor
@@ -35,9 +35,6 @@ from mercato_contract.wire import Instant, Wire, parse_instant
 from mercato_outbound.guard import origin_of
 
 screens: Final = Screens(MERCHANTS | OPERATORS)
-
-MAX_CHANGES: Final = 20
-"""Entries shown of each kind of change."""
 
 
 class Ended(StrEnum):
@@ -52,14 +49,6 @@ class RunsQuery(Wire):
     status: Ended | None = None
     since: Instant | None = None
     cursor: Cursor | None = None
-
-
-class Change(Struct, frozen=True):
-    """One kind of change, with the first that changed."""
-
-    kind: str
-    count: int
-    first: Sequence[str]
 
 
 @screens.get("catalogs")
@@ -185,37 +174,7 @@ async def _changes(visit: Visit, pair: tuple[UUID, UUID] | None) -> dict[str, An
         return {"changes": None, "identical": False}
     before, after = await visit.app.compiled.get(pair[0]), await visit.app.compiled.get(pair[1])
     found = await asyncio.to_thread(diff, before, after)
-    return {"changes": list(_changed(found)), "identical": found.identical}
-
-
-def _changed(found: CatalogDiff) -> Iterator[Change]:
-    if found.currency is not None:
-        yield Change("Currency", 1, [f"{found.currency.before} → {found.currency.after}"])
-    items = found.items
-    repriced = [
-        f"{entry.name or 'no name'}: {entry.before or 'no price'} → {entry.after or 'no price'}"
-        for entry in items.repriced.entries[:MAX_CHANGES]
-    ]
-    if repriced:
-        yield Change("Items repriced", items.repriced.count, repriced)
-    yield from _listed("Items added", items.added)
-    yield from _listed("Items removed", items.removed)
-    yield from _listed("Items with other options", items.reoptioned)
-    yield from _listed("Items with another name, availability, maximum or partnerItemId", items.changed)
-    parts = {
-        "Modifier groups": found.modifier_groups,
-        "Sections": found.sections,
-        "Catalogs": found.catalogs,
-    }
-    for noun, part in parts.items():
-        yield from _listed(f"{noun} added", part.added)
-        yield from _listed(f"{noun} removed", part.removed)
-        yield from _listed(f"{noun} changed", part.changed)
-
-
-def _listed(kind: str, found: DiffList) -> Iterator[Change]:
-    if found.count:
-        yield Change(kind, found.count, [entry.name or "no name" for entry in found.entries[:MAX_CHANGES]])
+    return {"changes": list(changes_of(found)), "identical": found.identical}
 
 
 def _ms(took: timedelta) -> int:

@@ -7,17 +7,21 @@ import asyncio
 import gc
 import os
 import sys
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import PIPE, Process
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 
-from mercato.features.catalogs.builder import NO_MEMORY
+from mercato.features.catalogs.builder import LENGTH, NO_MEMORY
+from mercato.features.catalogs.uploads import pieces_of
 from mercato.platform.errors import RateLimited
 from mercato.platform.processes import exit_with_parent, limit_memory
+from mercato_outbound.document import Document
 from mercato_tools.imports.spreadsheets.cells import SheetFault
 from mercato_tools.imports.spreadsheets.menu import SheetItem, SheetSummary
 from mercato_tools.imports.spreadsheets.pages import MAX_FILE, SheetFile
@@ -30,9 +34,9 @@ __all__ = [
     "DecimalMark",
     "Delimiter",
     "Encoding",
+    "MenuFile",
     "MenuFiles",
     "SheetFault",
-    "SheetFile",
     "SheetItem",
     "SheetMenu",
     "SheetOptions",
@@ -60,9 +64,17 @@ NICENESS: Final = 10
 _START: Final = "from mercato.features.catalogs.menu_files import main; main()"
 
 
+class MenuFile(Struct, frozen=True):
+    """A file that was sent, as it is kept while it is read."""
+
+    name: str
+    content: Document
+
+
 class _Task(Struct, frozen=True):
-    menu: SheetFile
-    choices: SheetFile | None
+    """Sent before the files, whose names and sizes it has."""
+
+    files: tuple[tuple[str, int], ...]
     options: SheetOptions
 
 
@@ -77,7 +89,7 @@ class MenuFiles:
         self._reading: Counter[UUID] = Counter()
 
     async def read(
-        self, menu: SheetFile, options: SheetOptions, *, partner_id: UUID, choices: SheetFile | None = None
+        self, menu: MenuFile, options: SheetOptions, *, partner_id: UUID, choices: MenuFile | None = None
     ) -> SheetMenu:
         """Return the menu with its CatalogSet, or with what is wrong in the file. Raises RateLimited."""
         if self._reading[partner_id]:
@@ -85,17 +97,16 @@ class MenuFiles:
                 "Another file of this account is being read. Wait until it has been, then send this one again.",
                 retry_after=RETRY_AFTER,
             )
+        files = (menu,) if choices is None else (menu, choices)
         self._reading[partner_id] += 1
         try:
-            size = len(menu.content) + (0 if choices is None else len(choices.content))
+            size = sum(file.content.size for file in files)
             async with self._small if size <= SMALL else self._large:
-                return await self._read(_Task(menu, choices, options))
+                return await self._read(files, options)
         finally:
             del self._reading[partner_id]
 
-    async def _read(self, task: _Task) -> SheetMenu:
-        # In a thread: a file may have 32 MiB.
-        sent = await asyncio.to_thread(msgspec.msgpack.encode, task)
+    async def _read(self, files: Sequence[MenuFile], options: SheetOptions) -> SheetMenu:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -109,12 +120,10 @@ class MenuFiles:
         )
         try:
             async with asyncio.timeout(self._seconds):
-                answer, _ = await process.communicate(sent)
+                answer = await _exchange(process, files, options)
         except TimeoutError:
-            return refused(
-                task.menu.name,
-                "The file takes too long to read. Delete what isn't the menu, or save it as CSV UTF-8.",
-            )
+            message = "The file takes too long to read. Delete what isn't the menu, or save it as CSV UTF-8."
+            return refused(files[0].name, message)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -122,10 +131,29 @@ class MenuFiles:
         if process.returncode == 0:
             return await asyncio.to_thread(msgspec.msgpack.decode, answer, type=SheetMenu)
         return refused(
-            task.menu.name,
+            files[0].name,
             f"The file takes more than {self._memory >> 20} MiB of memory to read, or is damaged. Delete what isn't "
             "the menu, or save it as CSV UTF-8.",
         )
+
+
+async def _exchange(process: Process, files: Sequence[MenuFile], options: SheetOptions) -> bytes:
+    """Send the files to a process, and return what it answers before it ends."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    task = _Task(tuple((file.name, file.content.size) for file in files), options)
+    head = msgspec.msgpack.encode(task)
+    # A process that has ended reads no more; why it has, its exit code says.
+    with suppress(ConnectionError):
+        process.stdin.write(len(head).to_bytes(LENGTH) + head)
+        for file in files:
+            async for piece in pieces_of(file.content):
+                process.stdin.write(piece)
+                await process.stdin.drain()
+    process.stdin.close()
+    answer = await process.stdout.read()
+    await process.wait()
+    return answer
 
 
 # --- the process that reads -----------------------------------------------------------------------
@@ -139,11 +167,13 @@ def main() -> None:
     os.nice(NICENESS)
     gc.disable()
     try:
-        task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Task)
-        made = read_menu(task.menu, task.options, choices=task.choices)
+        read = sys.stdin.buffer.read
+        task = msgspec.msgpack.decode(read(int.from_bytes(read(LENGTH))), type=_Task)
+        menu, *choices = [SheetFile(name, read(size)) for name, size in task.files]
+        made = read_menu(menu, task.options, choices=choices[0] if choices else None)
         if made.document is not None and len(made.document) > MAX_DOCUMENT:
             made = refused(
-                task.menu.name,
+                menu.name,
                 f"The menu's catalog would have more than {MAX_DOCUMENT:,} bytes. Shorten its texts, or split it.",
             )
         sys.stdout.buffer.write(msgspec.msgpack.encode(made))

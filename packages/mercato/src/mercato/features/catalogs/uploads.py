@@ -135,14 +135,15 @@ async def check_room(tx: Read, partner_id: UUID) -> None:
 async def insert_upload(tx: Write, run_id: UUID, partner_id: UUID, document: Document) -> None:
     """Keep a compressed document until its run has read it."""
     place = 0
-    async for piece in _pieces(document):
+    async for piece in pieces_of(document):
         row = {"run_id": run_id, "place": place, "partner_id": partner_id, "size": len(piece), "body": piece}
         # Not prepared: a megabyte is written in a thread.
         await tx.execute(insert(uploads).values(row))
         place += 1
 
 
-async def _pieces(document: Document) -> AsyncIterator[bytes]:
+async def pieces_of(document: Document) -> AsyncIterator[bytes]:
+    """Yield a document's bytes, a megabyte at a time if there are more."""
     if document.size <= PIECE:
         yield await document.read()
         return

@@ -1,0 +1,126 @@
+"""A store's menu as a spreadsheet: uploaded, looked at beside the one that is served, and published."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from mercato.console import menu_upload
+from mercato.console.catalog_changes import changes_of
+from mercato.console.filters import Filters, read_filters, store_of
+from mercato.console.menu_upload import MAX_ITEMS, MAX_UPLOAD, MENU, NO_FILE, MenuFields, group_losses
+from mercato.console.screen import MERCHANTS, Done, Page, Screens, Visit
+from mercato.features.catalogs.dry_run import Subject
+from mercato.features.catalogs.menu_files import SheetMenu
+from mercato.features.partners.model import Surface
+from mercato.features.sign_in.roles import Permission
+from mercato.features.stores.model import StoreNotFound, StoreRow
+from mercato.platform.telemetry import tracing
+from mercato_contract.catalogs import CatalogValidation
+from mercato_contract.wire import Wire
+
+screens: Final = Screens(MERCHANTS)
+
+_NO_STORE: Final = "Choose the store whose menu it is, by its name or id."
+
+
+class UploadFields(MenuFields):
+    """The form: the menu's fields, and the store's name or id."""
+
+    store_id: str | None = None
+
+
+class PublishForm(Wire):
+    """The store that the menu is for."""
+
+    store_id: UUID
+
+
+@screens.get("catalogs/upload", needs=Permission.CHANGE_CATALOGS)
+async def show_upload(visit: Visit) -> Page:
+    return _page(read_filters(visit, UploadFields))
+
+
+@screens.post("catalogs/upload", needs=Permission.CHANGE_CATALOGS, max_upload=MAX_UPLOAD)
+async def read_upload(visit: Visit) -> Page:
+    caller, app = visit.caller(Surface.COMMERCE), visit.app
+    async with visit.parts() as parts:
+        sent = {name: await part.text() for name, part in parts.items() if part.filename is None}
+        fields = read_filters(visit, UploadFields, sent)
+        store = await _find_store(visit, fields)
+        if MENU not in parts:
+            fields.faults[MENU] = NO_FILE
+        if store is None or fields.faults:
+            return _page(fields, status=422)
+        served = await app.compiled.get(store.catalog_set_id)
+        made = await menu_upload.read_menu(
+            app, parts, fields.query, partner_id=caller.partner_id, default_currency=served.currency
+        )
+        name = parts[MENU].filename
+    values: dict[str, Any] = {"made": made, "store": store, "file": name, "losses": group_losses(made)}
+    if made.document is None:
+        return _page(fields, values, status=422)
+    checked = await _check(visit, store, made)
+    if not checked.valid:
+        return _page(fields, values | {"checked": checked}, status=422)
+    changes = None if checked.diff is None else list(changes_of(checked.diff))
+    values |= {
+        "checked": checked,
+        "changes": changes,
+        "draft_id": await app.stores.keep_menu(caller, made.document),
+    }
+    return _page(fields, values)
+
+
+@screens.post("catalogs/uploads/{upload}/publish", needs=Permission.CHANGE_CATALOGS)
+async def publish_upload(visit: Visit) -> Done:
+    store_id = visit.fields(PublishForm).store_id
+    visit.check_store(store_id, StoreNotFound(store_id))
+    run = await visit.app.stores.publish_menu(
+        visit.caller(Surface.COMMERCE),
+        store_id,
+        visit.ids["upload"],
+        trace=tracing.current(visit.head.child()),
+    )
+    return Done(
+        "The menu is being published. The run ends in a few seconds.", to=f"/console/catalogs/{run.id}"
+    )
+
+
+async def _find_store(visit: Visit, fields: Filters[UploadFields]) -> StoreRow | None:
+    """Return the store of the session or of the form; None, with the fault beside the field."""
+    async with visit.app.db.read() as tx:
+        store_id = await store_of(tx, visit, fields, Surface.COMMERCE)
+    if store_id is None:
+        fields.faults.setdefault("storeId", _NO_STORE)
+        return None
+    try:
+        return await visit.app.cache.get_own(visit.caller(Surface.COMMERCE), store_id)
+    except StoreNotFound as refusal:
+        # Another partner's is refused as one that doesn't exist.
+        fields.faults["storeId"] = refusal.detail
+        return None
+
+
+async def _check(visit: Visit, store: StoreRow, made: SheetMenu) -> CatalogValidation:
+    document = made.document
+    assert document is not None
+
+    async def receive(write: Any) -> None:
+        await write(document)
+
+    subject = Subject(store.onboarding_id, store.id, store.catalog_set_id)
+    return await visit.app.dry_runs.check(receive, partner_id=store.partner_id, subject=subject)
+
+
+def _page(
+    fields: Filters[UploadFields], values: Mapping[str, Any] | None = None, *, status: int = 200
+) -> Page:
+    known = {
+        "search": fields,
+        "made": None,
+        "chosen": menu_upload.CHOSEN,
+        "words": menu_upload.WORDS,
+        "max_items": MAX_ITEMS,
+        "max_places": menu_upload.MAX_PLACES,
+    }
+    return Page("menu_uploads.html", "Upload a menu", known | dict(values or {}), status=status)

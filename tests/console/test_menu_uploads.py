@@ -1,0 +1,203 @@
+"""A person uploads a spreadsheet with a store's menu, sees what was read and what changes, and publishes it."""
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+from zipfile import ZipFile
+
+import pytest
+from tests.console.browser import Browser, Page
+from tests.console.test_screens import HOSTILE, check_frame
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.databases import only_sqlite
+from tests.service import CATALOG, Client, MerchantServer, Service
+from tests.spreadsheets.sheets import HEAD, both, csv_of, ods_of, priced, xlsx_of
+
+from mercato.console import rendering
+from mercato.features.sign_in.roles import Role
+from mercato_tools.imports.spreadsheets.pages import CHOICES
+from mercato_tools.imports.spreadsheets.template import xlsx_template
+
+UPLOAD = "/console/catalogs/upload"
+MENU = [HEAD, ("Mains", "Soup", None, 5.5, "Size", None, None), (None, "Bread", "Rye", 2, None, "no", None)]
+SIZES = [CHOICES.columns, ("Size", 1, 1, None, "Small", 0), (None, None, None, None, "Large", 1.5)]
+
+
+@pytest.fixture
+async def pos(mercato: Service) -> Client:
+    return (await mercato.partner())[1]
+
+
+@pytest.fixture
+async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
+    return await mercato.live(pos, shop.host(CATALOG))
+
+
+async def upload(browser: Browser, content: bytes, name: str = "menu.xlsx", **fields: Any) -> Page:
+    return await browser.press(await browser.open(UPLOAD), "Upload", menu=(name, content), **fields)
+
+
+async def published(mercato: Service, pos: Client, store: Any, page: Page) -> Any:
+    """Return the set that the store serves once the run of the page has ended."""
+    run_id = page.url.rpartition("/")[2]
+    path = f"/v1/commerce/stores/{store['storeId']}/catalog-ingest/{run_id}/status"
+    run = await mercato.until(pos, path, lambda run: run["status"] in {"succeeded", "failed"})
+    assert run["status"] == "succeeded", run
+    now = (await pos.get(f"/v1/commerce/stores/{store['storeId']}")).json()
+    return (await pos.get(f"/v1/commerce/catalog-sets/{now['catalogSetId']}")).json()
+
+
+@pytest.mark.parametrize("write", [xlsx_of, ods_of])
+async def test_a_workbook_is_read_compared_and_published(
+    mercato: Service, pos: Client, store: Any, write: Any
+):
+    browser, _ = await enter_as_partner(mercato, pos)
+    catalogs = await browser.open("/console/catalogs")
+    assert UPLOAD in {link.attributes["href"] for link in catalogs.root.all("a")}
+    page = await upload(browser, write(both(MENU, SIZES)), storeId=store["name"])
+    assert page.status == 200, page.text
+    check_frame(page)
+    assert ["Mains", "Soup", "5.50", "Size", "yes"] in page.rows("Items")
+    assert ["Mains", "Bread", "2.00", "\N{EN DASH}", "no"] in page.rows("Items")
+    assert {row[0] for row in page.rows("Changes")} >= {
+        "Items added",
+        "Items removed",
+        "Modifier groups added",
+    }
+    before = (await pos.get(f"/v1/commerce/stores/{store['storeId']}")).json()
+    assert before["catalogSetId"] == store["catalogSetId"]
+    done = await browser.press(page, "Publish")
+    assert "/console/catalogs/" in done.url
+    served = await published(mercato, pos, store, done)
+    names = {item["name"]: item for item in served["items"].values()}
+    assert names["Soup"]["basePrice"] == "5.50"
+    assert served["currency"] == "USD"
+    again = await browser.press(page, "Publish")
+    assert again.status == 409
+    assert "has been published already" in again.text
+    same = await upload(browser, write(both(MENU, SIZES)), storeId=store["storeId"])
+    assert "The store serves the same menu now" in same.text
+
+
+async def test_csv_files_take_the_second_one_for_choices(mercato: Service, pos: Client, store: Any):
+    browser, _ = await enter_as_partner(mercato, pos)
+    menu = csv_of(MENU, delimiter=";", encoding="utf-16")
+    page = await upload(browser, menu, "menu.csv", choices=("c.csv", csv_of(SIZES)), storeId=store["name"])
+    assert ["Mains", "Soup", "5.50", "Size", "yes"] in page.rows("Items")
+
+
+@only_sqlite
+async def test_faults_are_shown_by_sheet_row_and_column_and_nothing_changes(
+    mercato: Service, pos: Client, store: Any
+):
+    browser, _ = await enter_as_partner(mercato, pos)
+    page = await upload(browser, csv_of(priced("1,234", HOSTILE)), f"{HOSTILE}.csv", storeId=store["name"])
+    assert page.status == 422
+    check_frame(page)
+    rows = page.rows("Faults")
+    assert [row[1:3] for row in rows] == [["2", "price (B)"], ["3", "price (B)"]]
+    assert "nothing in the file says which" in rows[0][4]
+    assert "Publish" not in [button.text for button in page.root.all("button")]
+    chosen = await upload(
+        browser, csv_of(priced("1,234")), "m.csv", storeId=store["name"], decimal="point", currency="eur"
+    )
+    assert [row[2] for row in chosen.rows("Items")] == ["1234.00"]
+    assert "Currency EUR" in chosen.text
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"storeId": ""}, "Choose the store whose menu it is"),
+        ({"storeId": "nowhere"}, "No store has this name or id."),
+        ({"currency": "EURO"}, "currency"),
+        ({"menu": ("", b"")}, "No file was sent."),
+    ],
+)
+async def test_a_wrong_field_is_named_beside_it(
+    mercato: Service, pos: Client, store: Any, fields: Any, said: str
+):
+    browser, _ = await enter_as_partner(mercato, pos)
+    good = {"storeId": store["name"], "menu": ("m.csv", csv_of(priced(1)))}
+    page = await browser.press(await browser.open(UPLOAD), "Upload", **good | fields)
+    assert page.status == 422
+    assert said in page.text
+
+
+@only_sqlite
+async def test_another_partners_store_and_menu_look_as_if_there_were_none(
+    mercato: Service, pos: Client, store: Any, shop: MerchantServer
+):
+    other = (await mercato.partner())[1]
+    theirs = await mercato.live(other, shop.host(CATALOG), name="theirs")
+    browser, _ = await enter_as_partner(mercato, pos)
+    said = set()
+    for text in (theirs["storeId"], str(uuid4())):
+        page = await upload(browser, csv_of(priced(1)), "m.csv", storeId=text)
+        assert page.status == 422
+        [fault] = [one.text for one in page.root.all("span") if one.attributes.get("class") == "fault"]
+        said.add(fault.replace(text, "…"))
+    assert len(said) == 1, said
+    good = await upload(browser, csv_of(priced(1)), "m.csv", storeId=store["name"])
+    action = good.form("Publish").attributes["action"]
+    stranger, _ = await enter_as_partner(mercato, other)
+    for form in ({"storeId": store["storeId"]}, {"storeId": theirs["storeId"]}):
+        refused = await stranger.post(action, form)
+        assert refused.status in {404, 409}
+    assert (await browser.post(action, {"storeId": theirs["storeId"]})).status == 404
+    assert (await browser.press(good, "Publish")).status == 200
+
+
+@only_sqlite
+async def test_a_session_for_one_store_uploads_for_that_store_alone(
+    mercato: Service, pos: Client, store: Any, shop: MerchantServer
+):
+    second = await mercato.live(pos, shop.host(CATALOG), name="second")
+    browser, _ = await enter_as_partner(mercato, pos, storeId=store["storeId"])
+    page = await upload(browser, csv_of(priced(1)), "m.csv")
+    assert page.status == 200
+    action = page.form("Publish").attributes["action"]
+    assert (await browser.post(action, {"storeId": second["storeId"]})).status == 404
+    assert (await browser.press(page, "Publish")).status == 200
+
+
+@only_sqlite
+async def test_only_who_may_change_catalogs_uploads_menus(mercato: Service, pos: Client, store: Any):
+    made, client = await mercato.partner()
+    support, _ = await enter_as_person(mercato, Role.SUPPORT, made.id)
+    assert (await support.open(UPLOAD)).status == 403
+    read_only, _ = await enter_as_partner(mercato, client, readOnly=True)
+    assert (await read_only.post(UPLOAD, {})).status == 403
+    operator, _ = await enter_as_operator(mercato)
+    assert (await operator.open(UPLOAD)).status == 404
+    browser, _ = await enter_as_partner(mercato, pos)
+    other_site = await browser.post(UPLOAD, {"storeId": "x"}, **{"Sec-Fetch-Site": "cross-site"})
+    assert other_site.status == 403
+    assert (await browser.post(UPLOAD, {"storeId": "x"})).status == 400
+
+
+@only_sqlite
+async def test_a_file_of_30_megabytes_is_read_and_a_larger_one_refused(
+    mercato: Service, pos: Client, store: Any
+):
+    browser, _ = await enter_as_partner(mercato, pos)
+    rows = [HEAD, *[("A", f"Item {number}", "x" * 120_000, 1, None, None, None) for number in range(250)]]
+    large = csv_of(rows)
+    assert len(large) > 30_000_000
+    page = await upload(browser, large, "m.csv", storeId=store["name"])
+    assert page.status in {200, 422}
+    assert len(page.body) < 100_000
+    page = await upload(browser, large + b"x" * (4 << 20), "m.csv", storeId=store["name"])
+    assert page.status == 413
+
+
+def test_the_template_to_download_is_the_one_that_the_command_writes(tmp_path: Path):
+    """Apart from the time at which it was made."""
+    kept = Path(rendering.__file__).with_name("static") / "menu-template.xlsx"
+    made = tmp_path / "made.xlsx"
+    made.write_bytes(xlsx_template())
+    with ZipFile(kept) as old, ZipFile(made) as new:
+        assert old.namelist() == new.namelist()
+        for name in set(old.namelist()) - {"docProps/core.xml"}:
+            assert old.read(name) == new.read(name), name
