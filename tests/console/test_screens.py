@@ -15,6 +15,7 @@ from mercato.platform.db.audit import list_entries
 
 MERCHANT = [
     "Overview",
+    "Board",
     "Orders",
     "Stores",
     "Catalogs",

@@ -147,6 +147,23 @@ async def sign_out(call: Call[ReadBody, None]) -> Answer[str]:
     return await site.sign_out(call)
 
 
+@pages.get("/console/manifest.webmanifest", summary="Manifest of the board as an installed app")
+async def manifest(call: Call[None, None]) -> Answer[str]:
+    await _load()
+    from mercato.console import site
+
+    return site.serve_manifest(call)
+
+
+@pages.get("/console/board/changes", summary="Wait for a change of the board", waits=True)
+async def board_changes(call: Call[ReadBody, None]) -> Answer[str]:
+    """Say whether the orders on the board have changed, as soon as they have or 25 seconds are over."""
+    await _load()
+    from mercato.console import site
+
+    return await site.serve_screen(call, "board/changes")
+
+
 @pages.get("/console/{path:path}", summary="Screen", id="console")
 @pages.post("/console/{path:path}", summary="Action", id="console", checks_head=check_form)
 async def screen(call: Call[ReadBody, None]) -> Answer[str]:
@@ -154,4 +171,4 @@ async def screen(call: Call[ReadBody, None]) -> Answer[str]:
     await _load()
     from mercato.console import site
 
-    return await site.serve_screen(call)
+    return await site.serve_screen(call, call.texts["path"])

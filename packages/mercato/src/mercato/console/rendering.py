@@ -165,6 +165,7 @@ def _page_headers(nonce: str, *, has_pictures: bool) -> tuple[tuple[bytes, bytes
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
         f"script-src 'nonce-{nonce}'; style-src 'self'; font-src 'self'; img-src {images}; connect-src 'self'; "
+        "manifest-src 'self'; "
         "require-trusted-types-for 'script'; trusted-types htmx"
     )
     return (

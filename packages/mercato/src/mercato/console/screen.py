@@ -72,6 +72,7 @@ NAVIGATION: Final = (
         (
             Entry("Overview", PARTNERS, "layout-dashboard"),
             Entry("Health", OPERATORS, "activity"),
+            Entry("Board", MERCHANTS, "columns-3"),
             Entry("Orders", EVERYBODY, "receipt-text"),
             Entry("Stores", EVERYBODY, "store"),
             Entry("Catalogs", MERCHANTS | OPERATORS, "book-open"),

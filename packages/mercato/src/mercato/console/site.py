@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mercato.console import guides, sign_in
 from mercato.console.forms import read_query
-from mercato.console.rendering import load, render, render_refusal, serve_asset
+from mercato.console.rendering import asset_url, load, render, render_refusal, serve_asset
 from mercato.console.screen import (
     MERCHANTS,
     NAVIGATION,
@@ -34,6 +34,7 @@ from mercato.console.screens import (
     account,
     adjustments,
     agents,
+    board,
     catalogs,
     certification,
     keys,
@@ -90,10 +91,12 @@ from mercato.platform.telemetry.context import set_context
 from mercato.services import Services
 from mercato_contract.problems import PROBLEMS
 from mercato_contract.refusals import Problem
+from mercato_contract.wire import as_json
 
 SCREENS: Final[tuple[Screen, ...]] = (
     *overview.screens,
     *health.screens,
+    *board.screens,
     *orders.screens,
     *adjustments.screens,
     *stores.screens,
@@ -198,6 +201,21 @@ def serve_file(call: Call[None, None]) -> Answer[str]:
     return serve_asset(call.texts["path"], zipped=_accepts_gzip(call))
 
 
+def serve_manifest(call: Call[None, None]) -> Answer[str]:
+    """Return what a browser needs to install the board as an app: paths below the service's own."""
+    prefix = call.head.path_prefix
+    manifest = {
+        "name": "Mercato board",
+        "short_name": "Board",
+        "start_url": f"{prefix}/console/board",
+        "scope": f"{prefix}/console/",
+        "display": "standalone",
+        "icons": [{"src": prefix + asset_url("icon.svg"), "sizes": "any", "type": "image/svg+xml"}],
+    }
+    media_type = b"application/manifest+json"
+    return Answer(raw=as_json(manifest), media_type=media_type, headers=(*_PICTURE_KEPT, *NOSNIFF))
+
+
 def _accepts_gzip(call: Call[Any, None]) -> bool:
     return best_coding(call.headers.get(b"accept-encoding", b""), (GZIP,)) == GZIP
 
@@ -244,9 +262,9 @@ async def sign_out(call: Call[ReadBody, None]) -> Answer[str]:
     return Answer(status=303, headers=((b"location", b"/console"), gone, no_message))
 
 
-async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
+async def serve_screen(call: Call[ReadBody, None], path: str) -> Answer[str]:
     """Show a screen, or act on its form. Raises RateLimited, the database's errors, and bugs."""
-    moved = _moved(call)
+    moved = _moved(call, path)
     if moved is not None:
         return moved
     cookies = Cookies(call.head, call.app.settings)
@@ -257,7 +275,6 @@ async def serve_screen(call: Call[ReadBody, None]) -> Answer[str]:
     # A page that refreshes a part of itself shows no message: that is for the page that somebody opened.
     message = None if b"hx-request" in call.headers else cookies.read(MESSAGE)
     headers = renewed if message is None else (*renewed, cookies.write(MESSAGE, "", seconds=0))
-    path = call.texts["path"]
     timezone = await _timezone(call.app, session, cookies.read(TIMEZONE))
     view = _view(session, path, message, now=call.app.clock(), timezone=timezone)
     try:
@@ -306,9 +323,9 @@ _MOVED: Final = {"deliveries": "webhooks", "requests": "refused-requests"}
 """Earlier names of entries of the navigation, which bookmarks may have."""
 
 
-def _moved(call: Call[ReadBody, None]) -> Answer[str] | None:
+def _moved(call: Call[ReadBody, None], path: str) -> Answer[str] | None:
     """Return the way to the present path of an earlier one."""
-    section, slash, rest = call.texts["path"].partition("/")
+    section, slash, rest = path.partition("/")
     if section not in _MOVED or call.head.method != "GET":
         return None
     query = b"?" + call.head.query if call.head.query else b""

@@ -82,6 +82,7 @@ class Recorder:
             for op in operations
             if op.names_unknown or mode == "all" or (mode == "notable" and op.rate is Rate.WRITE)
         )
+        self.waiting = frozenset(op.id for op in operations if op.waits)
         self._bodies = {op.id: op.takes for op in operations if op.names_unknown and op.takes is not None}
 
     def record(
@@ -175,6 +176,7 @@ class Edge:
         self._answered = app.metrics.answered
         recorder = Recorder(app, operations)
         self._record, self._recorded, self._slow = recorder.record, recorder.operations, recorder.slow
+        self._waiting = recorder.waiting
         self._public_url = app.settings.public_url
         proxies, origins = app.settings.trusted_proxies, app.settings.cors_origins
         self._proxies = TrustedProxies(proxies) if proxies else None
@@ -232,7 +234,7 @@ class Edge:
             status >= FIRST_REFUSAL
             or reason is not None
             or operation_id in self._recorded
-            or seconds >= self._slow
+            or (seconds >= self._slow and operation_id not in self._waiting)
         ):
             self._record(scope["method"], head, operation_id, status, seconds, reason, body_in)
         if body_in is not None:

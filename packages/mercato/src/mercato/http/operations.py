@@ -257,6 +257,7 @@ class Operation:
     names_unknown: bool = False
     from_pages: bool = False
     for_agents: bool = True
+    waits: bool = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -348,6 +349,7 @@ class Options(TypedDict, total=False):
     - `reads`: the security schemes that a public operation checks itself.
     - `from_pages`: pages of MERCATO_CORS_ORIGINS may call it; by default, if it is of the Marketfront surface.
     - `names_unknown`: answers name the body's unknown members, which are ignored, in `X-Unknown-Members`.
+    - `waits`: it may wait for something new, so its time says nothing: it is never recorded as slow.
     """
 
     id: str
@@ -368,6 +370,7 @@ class Options(TypedDict, total=False):
     reads: tuple[str, ...]
     names_unknown: bool
     from_pages: bool
+    waits: bool
 
 
 class Declare(Protocol):

@@ -143,19 +143,24 @@ class Waiters:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._waiting: dict[FeedKey | None, set[asyncio.Event]] = defaultdict(set)
-        self._partners: Counter[UUID] = Counter()
+        self._readers: Counter[UUID] = Counter()
         self._someone = asyncio.Event()
         self.is_closed = False
 
     @contextmanager
-    def waiting(self, partner_id: UUID, feed: FeedKey | None) -> Iterator[asyncio.Event | None]:
-        """Yield an event that is set when the feed has something new; None if too many wait already."""
-        if self.is_closed or self._partners[partner_id] >= PER_PARTNER or self.count >= IN_ALL:
+    def waiting(
+        self, reader: UUID, feed: FeedKey | None, *, most: int = PER_PARTNER
+    ) -> Iterator[asyncio.Event | None]:
+        """Yield an event that is set when the feed has something new; None if too many wait already.
+
+        At most `most` requests of a reader wait, who is a partner, or a session of the console.
+        """
+        if self.is_closed or self._readers[reader] >= most or self.count >= IN_ALL:
             yield None
             return
         woken = asyncio.Event()
         self._waiting[feed].add(woken)
-        self._partners[partner_id] += 1
+        self._readers[reader] += 1
         self._someone.set()
         try:
             yield woken
@@ -163,14 +168,14 @@ class Waiters:
             self._waiting[feed].discard(woken)
             if not self._waiting[feed]:
                 del self._waiting[feed]
-            self._partners -= Counter({partner_id: 1})
-            if not self._partners:
+            self._readers -= Counter({reader: 1})
+            if not self._readers:
                 self._someone.clear()
 
     @property
     def count(self) -> int:
         """How many requests wait."""
-        return self._partners.total()
+        return self._readers.total()
 
     def wake(self, numbered: Numbered) -> None:
         """Wake those whose feeds have something new."""
@@ -305,26 +310,45 @@ class Feeds(Struct, frozen=True):
         """
         feed = FeedKey(caller.partner_id, caller.surface)
         read = partial(self._read_events, feed=feed, query=query, types=_types(query.types))
-        return await self._held(caller, feed, query, read, lambda page: bool(page.events) or page.has_more)
+        return await self._held(caller.partner_id, feed, query, read, _has_events)
+
+    async def find_end(self, tx: Read, caller: Caller) -> str:
+        """Return the cursor after the caller's last event: what is committed later than the read comes after it."""
+        feed = FeedKey(caller.partner_id, caller.surface)
+        return self.cursors.write((await _state(tx)).last, feed=_name(feed))
+
+    async def has_events(self, caller: Caller, query: EventsQuery, *, reader: UUID, most: int) -> bool:
+        """Return whether there are events after the cursor, once there are or `wait` is over. Raises as `read_events`.
+
+        At most `most` requests of this reader wait, whatever the partner's programs do; others are answered at once.
+        """
+        feed = FeedKey(caller.partner_id, caller.surface)
+        read = partial(self._read_events, feed=feed, query=query, types=_types(query.types))
+        page = await self._held(reader, feed, query, read, _has_events, most=most)
+        return _has_events(page)
 
     async def read_changes(self, caller: Caller, query: FeedQuery) -> StoreChangePage:
         """Return the stores that have changed for storefronts. Raises InvalidCursor, CursorExpired."""
         read = partial(self._read_changes, query=query)
-        return await self._held(caller, None, query, read, lambda page: bool(page.changes) or page.has_more)
+        return await self._held(
+            caller.partner_id, None, query, read, lambda page: bool(page.changes) or page.has_more
+        )
 
     async def _held(
         self,
-        caller: Caller,
+        reader: UUID,
         feed: FeedKey | None,
         query: FeedQuery,
         read: Callable[[Read], Awaitable[P]],
         has_news: Callable[[P], bool],
+        *,
+        most: int = PER_PARTNER,
     ) -> P:
         """Return the page, if it has news or `wait` is over. No connection of the database is held meanwhile."""
         if not query.wait:
             return await self._page(read)
         # Before the first read: what is numbered after it must wake this request.
-        with self.waiters.waiting(caller.partner_id, feed) as woken:
+        with self.waiters.waiting(reader, feed, most=most) as woken:
             page = await self._page(read)
             if woken is None:
                 return page
@@ -345,7 +369,7 @@ class Feeds(Struct, frozen=True):
     async def _read_events(
         self, tx: Read, *, feed: FeedKey, query: EventsQuery, types: tuple[str, ...]
     ) -> EventPage:
-        name = f"{feed.partner_id}.{feed.surface}"
+        name = _name(feed)
         state = await _state(tx)
         after = 0
         if query.after is not None:
@@ -400,6 +424,15 @@ class Feeds(Struct, frozen=True):
         if max(begun.position, begun.seen_none_to) < state.stores_deleted_to:
             raise CursorExpired("Changes of stores")
         return begun
+
+
+def _name(feed: FeedKey) -> str:
+    """Return the name of a partner's feed, with which its cursors are signed."""
+    return f"{feed.partner_id}.{feed.surface}"
+
+
+def _has_events(page: EventPage) -> bool:
+    return bool(page.events) or page.has_more
 
 
 async def _state(tx: Read) -> _State:

@@ -198,12 +198,16 @@ async def list_orders(
     since: datetime | None,
     before: UUID | None,
     limit: int,
+    pulled: bool = False,
 ) -> tuple[list[OrderRow], str | None]:
     """Return the orders of the caller's stores, or placed by the caller, newest first, and the `nextCursor`.
 
-    They are at most `limit`, and fewer if they are large: a page ends after MAX_PAGE_BYTES.
+    They are at most `limit`, and fewer if they are large: a page ends after MAX_PAGE_BYTES. With `pulled` they are only
+    those about which no store is called.
     """
     query: Select[Any] = select(orders).where(_is_own(caller))
+    if pulled:
+        query = query.where(orders.c.handling.is_not(None))
     if store_id is not None:
         query = query.where(orders.c.store_id == store_id)
     if state is not None:

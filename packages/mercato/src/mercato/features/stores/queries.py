@@ -133,6 +133,13 @@ async def find_name_and_timezone(tx: Read, store_id: UUID) -> tuple[str, str] | 
     return None if row is None else (row.name, row.timezone)
 
 
+async def list_names_and_timezones(tx: Read, store_ids: Collection[UUID]) -> dict[UUID, tuple[str, str]]:
+    """Return the names and the time zones of those of the stores that aren't deleted, also of hidden ones."""
+    query = select(stores.c.id, stores.c.name, stores.c.timezone).where(stores.c.id.in_(set(store_ids)))
+    rows = await tx.all(query) if store_ids else ()
+    return {row.id: (row.name, row.timezone) for row in rows}
+
+
 async def find_common_timezone(
     tx: Read, *, partner_id: UUID | None = None, store_id: UUID | None = None
 ) -> str | None:
