@@ -14,7 +14,8 @@ class RefusedRequest(Wire):
     """A request that was refused. `errors` has the faults of its body, as the answer had them; no body is kept.
 
     One that was accepted is listed if its body had members that are unknown: `errorCode` is `UNKNOWN_MEMBER`.
-    `operation` is null if there is no such path. `path` has no query.
+    `operation` is null if there is no such path; of an agent's call it is `mcp.` and the tool's name, and `status` 200.
+    `path` has no query.
     """
 
     request_id: str

@@ -40,7 +40,7 @@ from mercato.platform import errors
 from mercato.platform.problem_details import Context, detail_of, members_of
 from mercato.platform.telemetry.context import set_context
 from mercato_contract.problems import ProblemDetail
-from mercato_contract.refusals import Problem
+from mercato_contract.refusals import InvalidRequest, Problem
 from mercato_contract.wire import Wire
 
 PATH: Final = "/mcp"
@@ -113,6 +113,7 @@ class McpAnswer(Wire, rename=None):
     request_headers=("MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"),
     problems=(errors.Forbidden,),
     from_pages=True,
+    carries_out_others=True,
 )
 async def send_mcp_message(call: Call[bytes, None]) -> Answer[McpAnswer]:
     """Carry out a message of an AI agent: a request of the Model Context Protocol, without sessions and streams.
@@ -128,7 +129,8 @@ async def send_mcp_message(call: Call[bytes, None]) -> Answer[McpAnswer]:
         result = None if request is None else request.answer(_result_of(call.caller.surface, request))
     except ProtocolError as fault:
         quota = await count_request(call.app, call.caller, Rate.READ)
-        return Answer(status=fault.status, raw=fault.body, headers=_limits(quota))
+        refusal = detail_of(InvalidRequest(fault.message), call.head.origin(), at=call.app.clock())
+        return Answer(status=fault.status, raw=fault.body, headers=_limits(quota), refusal=refusal)
     quota = await count_request(call.app, call.caller, Rate.READ)
     return Answer(status=202 if result is None else 200, raw=result, headers=_limits(quota))
 

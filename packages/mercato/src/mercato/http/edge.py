@@ -61,6 +61,12 @@ def reason_of(problem: Problem) -> Reason:
     return Reason(problem.error_code, problem.errors, problem.detail)
 
 
+def _done(operation_id: str) -> str:
+    """Return what a request of an operation that carries out others did; the operation itself before it is known."""
+    context = current_context()
+    return operation_id if context is None else context.action
+
+
 def reason_of_stored(refusal: ProblemDetail) -> Reason:
     """Return the reason of a stored refusal in our own words: its messages may be a store's."""
     errors = (replace(error, message=refusal.title) for error in refusal.errors or ())
@@ -83,6 +89,7 @@ class Recorder:
             if op.names_unknown or mode == "all" or (mode == "notable" and op.rate is Rate.WRITE)
         )
         self.waiting = frozenset(op.id for op in operations if op.waits)
+        self.of_others = frozenset(op.id for op in operations if op.carries_out_others)
         self._bodies = {op.id: op.takes for op in operations if op.names_unknown and op.takes is not None}
 
     def record(
@@ -98,6 +105,8 @@ class Recorder:
         """Record a request that was answered."""
         if operation_id == NO_OPERATION and current_context() is None:
             self._set_known_caller(head)
+        if operation_id in self.of_others:
+            operation_id = _done(operation_id)
         self._app.request_log.record(
             RequestRecord(
                 request_id=head.request_id,
@@ -177,6 +186,7 @@ class Edge:
         recorder = Recorder(app, operations)
         self._record, self._recorded, self._slow = recorder.record, recorder.operations, recorder.slow
         self._waiting = recorder.waiting
+        self._of_others = recorder.of_others
         self._public_url = app.settings.public_url
         proxies, origins = app.settings.trusted_proxies, app.settings.cors_origins
         self._proxies = TrustedProxies(proxies) if proxies else None
@@ -229,7 +239,9 @@ class Edge:
         finally:
             self.in_flight.discard(task)
         seconds = perf_counter() - started
-        self._answered(operation_id, status, seconds)
+        self._answered(
+            operation_id if operation_id not in self._of_others else _done(operation_id), status, seconds
+        )
         if (
             status >= FIRST_REFUSAL
             or reason is not None

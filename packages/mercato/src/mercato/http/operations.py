@@ -256,6 +256,7 @@ class Operation:
     reader: Callable[[bytes], Wire] | None = None
     names_unknown: bool = False
     from_pages: bool = False
+    carries_out_others: bool = False
     for_agents: bool = True
     waits: bool = False
 
@@ -348,6 +349,7 @@ class Options(TypedDict, total=False):
     - `also`: other statuses of its answers: 202 and 304 have no body.
     - `reads`: the security schemes that a public operation checks itself.
     - `from_pages`: pages of MERCATO_CORS_ORIGINS may call it; by default, if it is of the Marketfront surface.
+    - `carries_out_others`: what a request does is the action of its context, which the log and the metrics then name.
     - `names_unknown`: answers name the body's unknown members, which are ignored, in `X-Unknown-Members`.
     - `waits`: it may wait for something new, so its time says nothing: it is never recorded as slow.
     """
@@ -371,6 +373,7 @@ class Options(TypedDict, total=False):
     names_unknown: bool
     from_pages: bool
     waits: bool
+    carries_out_others: bool
 
 
 class Declare(Protocol):
