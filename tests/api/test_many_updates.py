@@ -6,10 +6,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
+from tests.api.agent_keys import AGENTS, assistant
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.databases import only_postgresql
 from tests.service import CATALOG, MerchantServer, Service
+from tests.waiting import PATIENCE
 
+from mercato.platform.db.engine import Database
 from mercato_client.testing.caller import Answer
 
 ORDERS = f"{MERCHANT}/status"
@@ -205,3 +209,44 @@ async def test_pauses_of_stores_take_as_long_however_many_items_are_sold_out(
         name: min([await seconds(store) for _ in range(3)]) for name, store in (("few", few), ("many", many))
     }
     assert least["many"] < 2.5 * least["few"], least
+
+
+@only_postgresql
+async def test_cancelled_orders_of_two_agents_give_back_in_one_order_of_locks(
+    here: Trade, database_kind: str
+):
+    agents = [(await assistant(here, name=name)).client for name in ("First", "Second")]
+
+    async def several(first: int) -> Any:
+        """Return updates that cancel an order of one agent at once, and one of the other in a second step."""
+        placed = [await here.place(here.order(), front=agents[agent]) for agent in (first, 1 - first)]
+        ids = [reply.json()["orderId"] for reply in placed]
+        cancel = {"state": "cancelled", "cancelReason": "Closed"}
+        steps = [(ids[0], cancel), (ids[1], {"status": "confirmed"}), (ids[1], cancel)]
+        return {"updates": [{"orderId": order_id} | update for order_id, update in steps]}
+
+    requests = [await several(first) for first in (0, 1)]
+    async with here.mercato.app.db.write() as tx:
+        # Both requests wait here, so that they go on at the same instant.
+        await tx.execute(text("SELECT 1 FROM agent_spending FOR UPDATE"))
+        sent = [asyncio.create_task(here.pos.post(ORDERS, request)) for request in requests]
+        await until_waiting(here.mercato.app.db, len(sent))
+    replies: list[Answer] = await asyncio.gather(*sent)
+    assert {reply.status for reply in replies} == {200}
+    states = [told(one)[1] for reply in replies for one in reply.json()["results"]]
+    assert states == ["cancelled", "open", "cancelled"] * 2
+    listed = (await here.front.get(AGENTS)).json()["agents"]
+    assert [spending["amount"] for agent in listed for spending in agent["spentToday"]] == ["0.00", "0.00"]
+
+
+async def until_waiting(db: Database, count: int) -> None:
+    """Wait until this many transactions wait for a lock."""
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with db.read() as tx:
+                if await tx.scalar(waiting) >= count:
+                    return
+            await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from mercato.features.orders import idempotency, queries
+from mercato.features.orders import idempotency, queries, spending
 from mercato.features.orders.by_hand import end_waiting
 from mercato.features.orders.cancellation_calls import end_calls
 from mercato.features.orders.errors import OrderNotFound
@@ -151,6 +151,9 @@ class Orders(Struct, frozen=True):
         left = dict(enumerate(updates))
         async with self.db.write() as tx:
             rows = await queries.lock_own_orders(tx, caller, [order_id for order_id, _ in updates])
+            if len(rows) < len(updates):
+                # An order may have several, so that what it cost is given back in a later step than another's.
+                await spending.lock(tx, rows.values())
             # After the wait for the locks: other changes of the orders came first.
             now = self.clock()
             while left:

@@ -44,6 +44,7 @@ _OF_DAY: Final = (
     agent_spending.c.currency == bindparam("where_currency"),
 )
 _FIND: Final = prepared(select(agent_spending.c.spent).where(*_OF_DAY))
+_LOCK: Final = prepared(select(agent_spending.c.spent).where(*_OF_DAY).with_for_update())
 _GIVE_BACK: Final = prepared(
     update(agent_spending).where(*_OF_DAY).values(spent=agent_spending.c.spent - bindparam("amount"))
 )
@@ -115,16 +116,29 @@ async def give_back(tx: Write, changes: Iterable[tuple[OrderRow, OrderRow]]) -> 
     ]
     # In one order, so that two transactions don't deadlock.
     for order in sorted(ended, key=_place):
-        values = {
-            "where_agent": order.agent_id,
-            "where_day": order.agent_day,
-            "where_currency": order.currency,
-        }
-        await tx.execute(_GIVE_BACK, values | {"amount": order.total})
+        await tx.execute(_GIVE_BACK, _row_of(order) | {"amount": order.total})
+
+
+async def lock(tx: Write, orders: Iterable[OrderRow]) -> None:
+    """Lock what agents spent on these orders, in the order of `give_back`, for a transaction that calls it repeatedly.
+
+    Else it could take a row that stands before one it has, and deadlock.
+    """
+    of_agents = {_place(order): order for order in orders if order.agent_id is not None}
+    for _, order in sorted(of_agents.items()):
+        await tx.scalar(_LOCK, _row_of(order))
 
 
 def _place(order: OrderRow) -> tuple[str, int, str]:
     return str(order.agent_id), order.agent_day or 0, order.currency
+
+
+def _row_of(order: OrderRow) -> dict[str, object]:
+    return {
+        "where_agent": order.agent_id,
+        "where_day": order.agent_day,
+        "where_currency": order.currency,
+    }
 
 
 async def _find_spent(tx: Read, agent: Agent, day: int, currency: str) -> int:
