@@ -171,21 +171,25 @@ async def killed(
             order["validatedOrderToken"] = (await front.post(VALIDATE, order)).json()["validatedOrderToken"]
         if point == DURING_THE_CALL:
             network.system.victims[name] = process
+        # Repeated: on a busy machine the call of the store may have ended before the store has the process killed.
         with pytest.raises(aiohttp.ClientError):
-            await front.post(PLACE, order, headers=headers)
+            await retried(front, order, headers)
         async with asyncio.timeout(PATIENCE):
             assert await process.wait() == -9, name
     return order, headers
 
 
 async def retried(front: Client, order: Any, headers: dict[str, str]) -> Answer:
-    """Repeat the request until it is answered: it gets 409 while the killed process's claim lasts."""
+    """Repeat the request until it is answered: it gets 409 while a killed process's claim lasts.
+
+    On a busy machine the store's answer may come too late for a request.
+    """
     async with asyncio.timeout(PATIENCE):
         while True:
             reply = await front.post(PLACE, order, headers=headers)
             if reply.status in {201, 400}:
                 return reply
-            assert reply.json()["errorCode"] == "REQUEST_IN_PROGRESS", reply.body
+            assert reply.json()["errorCode"] in {"REQUEST_IN_PROGRESS", "STORE_UNREACHABLE"}, reply.body
             assert int(reply.headers["Retry-After"]) > 0
             await asyncio.sleep(0.2)
 
