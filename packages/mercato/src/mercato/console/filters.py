@@ -19,9 +19,11 @@ from mercato.features.sign_in.model import ACTOR, PERSON
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
 from mercato.platform.telemetry.context import SERVICE
+from mercato_contract.clock import first_id
+from mercato_contract.decoding.decode import read_cursor
 from mercato_contract.pages import MALFORMED
 from mercato_contract.refusals import Problem, ValidationFailed
-from mercato_contract.wire import parse_uuid
+from mercato_contract.wire import parse_instant, parse_uuid
 
 T = TypeVar("T")
 
@@ -76,6 +78,13 @@ def _fault(kind: type[Any], name: str, text: str) -> str | None:
     except Problem as problem:
         return problem.detail
     return None
+
+
+def before_of(cursor: str | None, until: str | None) -> UUID | None:
+    """Return the id before which a list begins: the cursor's, or the time's first. Raises ValidationFailed."""
+    at = None if until is None else parse_instant(until)
+    ends = [id_ for id_ in (read_cursor(cursor), None if at is None else first_id(at)) if id_ is not None]
+    return min(ends, default=None)
 
 
 async def partner_of(tx: Read, visit: Visit, filters: Filters[Any]) -> UUID | None:

@@ -66,6 +66,23 @@ def _short(text: str, most: int = MAX_SHORT) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def _alike(rows: Sequence[Any], *names: str) -> list[tuple[Any, list[Any]]]:
+    """Return rows, each with those right after it that have the same members of these names.
+
+    A row whose first of them is None has no others.
+    """
+    found: list[tuple[Any, list[Any]]] = []
+    last: tuple[Any, ...] | None = None
+    for row in rows:
+        values = tuple(getattr(row, name) for name in names)
+        if values == last and values[0] is not None:
+            found[-1][1].append(row)
+        else:
+            found.append((row, []))
+        last = values
+    return found
+
+
 _CELL: Final = re.compile(r"<td\b")
 
 
@@ -98,6 +115,7 @@ def environment() -> Environment:
         finalize=_sanitize,
     )
     made.filters |= {
+        "alike": _alike,
         "short": _short,
         "instant": instant,
         "since": since,

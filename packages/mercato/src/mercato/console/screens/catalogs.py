@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from mercato.console.catalog_changes import changes_of
-from mercato.console.filters import partner_of, read_filters, store_of
+from mercato.console.filters import before_of, partner_of, read_filters, store_of
 from mercato.console.screen import EVERYBODY, MERCHANTS, OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.features.catalogs import operators, queries
 from mercato.features.catalogs.errors import CatalogIngestNotFound, CatalogSetNotFound
@@ -27,7 +27,7 @@ from mercato.platform.errors import NotFound
 from mercato.platform.telemetry import tracing
 from mercato_catalog.diff import diff
 from mercato_catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, rule
-from mercato_contract.decoding.decode import page_of, read_cursor
+from mercato_contract.decoding.decode import page_of
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.texts import count_of
@@ -48,6 +48,7 @@ class RunsQuery(Wire):
 
     status: Ended | None = None
     since: Instant | None = None
+    until: Instant | None = None
     cursor: Cursor | None = None
 
 
@@ -61,7 +62,7 @@ async def list_runs(visit: Visit) -> Page:
             store_id=await store_of(tx, visit, filters, Surface.COMMERCE),
             failed=query.status is Ended.FAILED,
             since=None if query.since is None else parse_instant(query.since),
-            before=read_cursor(query.cursor),
+            before=before_of(query.cursor, query.until),
         )
         rows = [] if filters.faults else await operators.list_runs(tx, wanted, limit=PAGE + 1)
     page, cursor = page_of(rows, PAGE, lambda row: row.id)

@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Meta
 from msgspec.structs import replace
 
-from mercato.console.filters import partner_of, read_filters, store_of
+from mercato.console.filters import before_of, partner_of, read_filters, store_of
 from mercato.console.screen import (
     EVERYBODY,
     OPERATORS,
@@ -42,7 +42,7 @@ from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read
 from mercato_contract.clock import new_id
-from mercato_contract.decoding.decode import page_of, read_cursor
+from mercato_contract.decoding.decode import page_of
 from mercato_contract.events import EventType
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
@@ -104,8 +104,7 @@ async def list_orders(visit: Visit) -> Page:
             store_id=await store_of(tx, visit, filters),
             state=None if query.state is None else OrderState(query.state.lower()),
             since=None if query.since is None else parse_instant(query.since),
-            until=None if query.until is None else parse_instant(query.until),
-            before=read_cursor(query.cursor),
+            before=before_of(query.cursor, query.until),
             view=None if query.view is None else OrderView(query.view),
             now=visit.app.clock(),
         )

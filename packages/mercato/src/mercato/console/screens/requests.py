@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from mercato.console.filters import Filters, partner_of, read_filters, store_of
+from mercato.console.filters import Filters, before_of, partner_of, read_filters, store_of
 from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.queries import find_key, find_names
@@ -13,7 +13,7 @@ from mercato.features.requests.queries import Filter, Refusal, find_refused, lis
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import NotFound
-from mercato_contract.decoding.decode import page_of, read_cursor
+from mercato_contract.decoding.decode import page_of
 from mercato_contract.member_hints import UNKNOWN_MEMBER
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.problems import PROBLEMS
@@ -35,13 +35,14 @@ class RequestsQuery(Wire):
     side: Surface | None = None
     error_code: Annotated[str, Meta(extra=validator(_code_fault))] | None = None
     since: Instant | None = None
+    until: Instant | None = None
     cursor: Cursor | None = None
 
 
 @screens.get("refused-requests")
 async def list_requests(visit: Visit) -> Page:
     filters = read_filters(visit, RequestsQuery)
-    before = read_cursor(filters.query.cursor)
+    before = before_of(filters.query.cursor, filters.query.until)
     async with visit.app.db.read() as tx:
         wanted = await _filter(tx, visit, filters)
         rows = [] if filters.faults else await list_refused(tx, wanted, before=before, limit=PAGE + 1)

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from mercato.console.filters import Filters, order_of, partner_of, read_filters, store_of
+from mercato.console.filters import Filters, before_of, order_of, partner_of, read_filters, store_of
 from mercato.console.forms import read_fields
 from mercato.console.screen import EVERYBODY, PARTNERS, Done, Page, Question, Screens, Visit
 from mercato.features.partners.credentials import OVERLAP
@@ -29,7 +29,6 @@ from mercato.features.webhooks.queries import MAX_SEARCHED, DeliveryFilter, Deli
 from mercato.platform.db.engine import Read
 from mercato.platform.telemetry import tracing
 from mercato_contract.debugger.findings import SignatureExplanation
-from mercato_contract.decoding.decode import read_cursor
 from mercato_contract.events import STORE_CALLS, EventType
 from mercato_contract.pages import PAGE, Cursor
 from mercato_contract.pages import Page as PageQuery
@@ -59,7 +58,7 @@ MAX_RESENT: Final = 200
 """Deliveries that one press of `Resend failed` sends, each in a separate transaction."""
 
 
-_RESENT: Final = ("side", "type", "storeId", "orderId", "since", "code", "partner")
+_RESENT: Final = ("side", "type", "storeId", "orderId", "since", "until", "code", "partner")
 """The filters that say what `Resend failed` sends."""
 
 
@@ -97,6 +96,7 @@ class DeliveriesQuery(Wire):
     type: Annotated[str, Meta(extra=validator(_type_fault))] | None = None
     code: Annotated[str, Meta(max_length=3, extra=validator(_code_fault))] | None = None
     since: Instant | None = None
+    until: Instant | None = None
     cursor: Cursor | None = None
 
 
@@ -293,7 +293,7 @@ async def _criteria(tx: Read, visit: Visit, filters: Filters[DeliveriesQuery]) -
         status=None if query.status is None else DeliveryStatus(query.status),
         types=query.type,
         since=None if query.since is None else parse_instant(query.since),
-        before=read_cursor(query.cursor),
+        before=before_of(query.cursor, query.until),
     )
 
 

@@ -69,7 +69,6 @@ class OrderFilter(Struct, frozen=True, kw_only=True):
     store_id: UUID | None = None
     state: OrderState | None = None
     since: datetime | None = None
-    until: datetime | None = None
     before: UUID | None = None
     view: OrderView | None = None
     now: datetime | None = None
@@ -216,8 +215,6 @@ def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:
         conditions.append(orders.c.state == wanted.state)
     if wanted.since is not None:
         conditions.append(orders.c.id >= first_id(wanted.since))
-    if wanted.until is not None:
-        conditions.append(orders.c.id < first_id(wanted.until))
     if wanted.before is not None:
         conditions.append(orders.c.id < wanted.before)
     if wanted.view is OrderView.SCHEDULED:

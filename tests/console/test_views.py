@@ -1,4 +1,4 @@
-"""The list of orders: by what people call them, in the views that they look for, with what is active as chips."""
+"""Lists: orders by what people call them and in their views, active filters as chips, equal failures as one row."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -136,3 +136,33 @@ async def test_an_open_orders_page_refreshes_itself_as_lists_do(mercato: Service
     assert (await deal.update(order, state="completed")).status == 200
     (part,) = (await browser.open(path)).root.all("div", id="order")
     assert "hx-get" not in part.attributes, "it is over"
+
+
+@only_sqlite
+async def test_equal_failures_that_follow_each_other_are_one_row_with_the_others_folded(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    for body in ({"item": 5}, {"item": 5}, {"item": 5}, {"cart": 5}):
+        assert (await deal.front.post("/v1/marketfront/carts/add", body)).status >= 400
+    await mercato.app.request_log.flush()
+    browser, _ = await enter_as_partner(mercato, deal.front)
+    page = await browser.open("/console/refused-requests")
+    rows = page.rows("Requests")
+    assert sorted(row[0].endswith("3 times") for row in rows) == [False, True]
+    (folded,) = [one for one in page.root.all("details") if one.all("summary")[0].text == "The others"]
+    for link in folded.all("a"):
+        assert (await browser.open(link.attributes["href"])).status == 200
+    assert len(folded.all("a")) == 2
+
+
+@only_sqlite
+async def test_lists_of_webhooks_requests_and_runs_end_at_until(mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    await deal.pos.get("/v1/commerce/stores/x")
+    await mercato.app.request_log.flush()
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    for screen in ("webhooks", "refused-requests", "catalogs"):
+        assert count(await filtered(browser, screen, until="2030-01-01T10:00"), screen) >= 1
+        assert count(await filtered(browser, screen, until="2020-01-01T10:00"), screen) == 0
