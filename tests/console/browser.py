@@ -139,9 +139,12 @@ class Page:
         return found.all("input", "select", "textarea")[0]
 
     def form(self, button: str) -> Element:
-        """Return the form that has the button."""
+        """Return the form that has the button, inside it or by its id."""
+        ids = {one.attributes.get("form") for one in self.root.all("button") if one.text == button} - {None}
         return next(
-            one for one in self.root.all("form") if any(button == found.text for found in one.all("button"))
+            one
+            for one in self.root.all("form")
+            if one.attributes.get("id") in ids or any(button == found.text for found in one.all("button"))
         )
 
 
@@ -160,7 +163,7 @@ class Browser:
     async def press(self, page: Page, button: str, **fields: str | tuple[str, bytes]) -> Page:
         """Press a button of a page: send its form with its values and these fields; a file has a name and bytes."""
         form = page.form(button)
-        pressed = next(one for one in form.all("button") if one.text == button).attributes
+        pressed = next(one for one in page.root.all("button") if one.text == button).attributes
         values = _values(form) | fields
         if "name" in pressed:
             values[pressed["name"]] = pressed["value"]

@@ -358,7 +358,7 @@ def build(
         places=MenuPlaces(bodies, compiled),
         menu_indexes=MenuIndexes(bodies, compiled),
         menus=menus,
-        onboardings=Onboardings(db, now, clock.new_id, vault, outbound.policy),
+        onboardings=Onboardings(db, now, clock.new_id, vault, outbound.policy, quota),
         stores=Stores(
             db,
             now,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from mercato.features.stores.model import StoreRow
 from mercato_contract.decoding import Decoder
@@ -22,6 +23,7 @@ from mercato_contract.stores import (
     FulfillmentMode,
     OrderHandling,
     StoreUpdate,
+    charge_fault,
 )
 
 T = TypeVar("T")
@@ -44,6 +46,14 @@ _PLAIN: Final = {
 }
 
 
+class FormView(Struct, frozen=True):
+    """A form as it is shown: what was typed, what is wrong beside which field, and what can be chosen."""
+
+    texts: Texts
+    faults: Mapping[str, str]
+    choices: Mapping[str, Any]
+
+
 def read(
     decoder: Decoder[T], members: Mapping[str, object], fields: Texts
 ) -> tuple[T | None, dict[str, str]]:
@@ -60,11 +70,11 @@ def faults_of(problem: Problem, fields: Texts) -> dict[str, str]:
     for reason in problem.errors:
         pointer = reason.pointer or ""
         name = fields.get(pointer, GENERAL)
-        found.setdefault(name, _plain(reason.message, pointer) if name != GENERAL else reason.message)
+        found.setdefault(name, plain(reason.message, pointer) if name != GENERAL else reason.message)
     return found or {GENERAL: problem.detail}
 
 
-def _plain(message: str, pointer: str) -> str:
+def plain(message: str, pointer: str) -> str:
     """Return a message about a member as one beside a field, which needs no name."""
     rest = message.removeprefix(pointer.rpartition("/")[2]).lstrip(": ")
     if (length := _LENGTH.fullmatch(rest)) is not None:
@@ -168,6 +178,16 @@ def charge_members(texts: Texts) -> tuple[dict[str, object], dict[str, str]]:
             f"{at}/{name}": f"{name}-{row}" for name in ("kind", "name", "included", "appliesTo", "mode")
         }
     return {"charges": charges}, fields
+
+
+def faults_of_charges(members: Mapping[str, Any], fields: Texts) -> dict[str, str]:
+    """Return what is wrong with charges that decode without a fault, beside each field, as their operation says it."""
+    found: dict[str, str] = {}
+    for number, charge in enumerate(members["charges"]):
+        if (fault := charge_fault(charge)) is not None:
+            pointer = f"/charges/{number}{fault.below}"
+            found[fields.get(pointer, GENERAL)] = plain(fault.message, pointer)
+    return found
 
 
 def charge_texts(charges: tuple[Charge, ...]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from mercato.features.quotes import queries as quotes
 from mercato.features.requests import queries as requests
 from mercato.features.sign_in import people
 from mercato.features.sign_in import sessions as console
-from mercato.features.stores import queries
+from mercato.features.stores import queries, registrations
 from mercato.features.stores.cache import TOPIC, publish_change
 from mercato.features.stores.tables import onboardings, stores
 from mercato.features.webhooks import queries as webhooks
@@ -115,6 +115,7 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
         await certification.delete_of_partner(tx, partner_id)
         await console.delete_of_partner(tx, partner_id)
         await people.delete_of_partner(tx, partner_id)
+        await registrations.delete_of_partner(tx, partner_id)
         await accounts.delete_partner(tx, partner_id)
 
 

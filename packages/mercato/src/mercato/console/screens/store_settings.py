@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct
-
 from mercato.console import store_forms
 from mercato.console.screen import MERCHANTS, Done, Page, Screens, Visit
-from mercato.console.store_forms import Texts
+from mercato.console.store_forms import FormView, Texts
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.model import StoreNotFound, StoreRow
@@ -16,14 +14,6 @@ from mercato_contract.refusals import ValidationFailed
 from mercato_contract.stores import OrderHandling
 
 screens: Final = Screens(MERCHANTS)
-
-
-class FormView(Struct, frozen=True):
-    """A form as it is shown: what was typed, what is wrong beside which field, and what can be chosen."""
-
-    texts: Texts
-    faults: Mapping[str, str]
-    choices: Mapping[str, object]
 
 
 @screens.get("stores/{store}/handling", needs=Permission.MANAGE_STORES)

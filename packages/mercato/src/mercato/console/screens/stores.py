@@ -21,6 +21,7 @@ from mercato.features.sign_in.roles import Permission
 from mercato.features.stores import operators
 from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.features.stores.operators import StoreFilter, StoreSummary
+from mercato.features.stores.registrations import Registration, list_registrations
 from mercato.features.stores.views import availability_of, spans_of, windows_in
 from mercato.features.webhooks.queries import DeliveryFilter, list_rows, list_warnings
 from mercato.platform.db.engine import Read
@@ -126,6 +127,7 @@ async def list_stores(visit: Visit) -> Page:
         )
         rows, cursor = ([], None) if filters.faults else await _examine(tx, visit, filters, wanted, now)
         states = await find_states(tx, rows, now, shows_calls_of=calls_shown(visit))
+        started = [] if filters.texts or visit.store_id else await _registrations(tx, visit)
     chosen = [row for row in rows if _is_chosen(query, states[row.id])]
     filters.listed(chosen, cursor)
     values = {
@@ -135,8 +137,16 @@ async def list_stores(visit: Visit) -> Page:
         "search": filters,
         "statuses": list(StoreStatusValue),
         "most": MAX_EXAMINED if query.open_now or query.in_trouble else None,
+        "registrations": started,
     }
     return Page("stores.html", "Stores", values)
+
+
+async def _registrations(tx: Read, visit: Visit) -> Sequence[Registration]:
+    """Return the stores that the merchant is registering, for those who may go on with them."""
+    if visit.is_operator or not visit.may(Permission.MANAGE_STORES):
+        return []
+    return await list_registrations(tx, visit.caller(Surface.COMMERCE).partner_id)
 
 
 async def _examine(

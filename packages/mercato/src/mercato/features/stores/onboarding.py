@@ -1,22 +1,24 @@
 """Self-service onboarding: register, pull the catalog, poll, activate."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 from uuid import UUID
 
 from msgspec import UNSET, Struct, structs
 
-from mercato.features.catalogs import ingest
+from mercato.features.catalogs import ingest, uploads
 from mercato.features.catalogs import queries as catalogs
+from mercato.features.catalogs.codings import compress_as, decompress
 from mercato.features.catalogs.ingest import NewRun
 from mercato.features.catalogs.runs import Owner, Run
 from mercato.features.events.log import ALL_KINDS
 from mercato.features.partners.credentials import STORES_TOPIC
 from mercato.features.partners.model import Caller
-from mercato.features.partners.queries import lock_active_partner
+from mercato.features.partners.queries import StorageQuota, lock_active_partner
 from mercato.features.partners.vault import Vault
-from mercato.features.stores import events, places, queries, views
+from mercato.features.stores import events, places, queries, registrations, views
 from mercato.features.stores.cache import publish_change
 from mercato.features.stores.model import (
     Onboarding,
@@ -31,7 +33,7 @@ from mercato.features.stores.model import (
     first_error,
     state_of,
 )
-from mercato.features.stores.rules import address_of, handling_fault, token_fault
+from mercato.features.stores.rules import address_of, change_of, handling_fault, token_fault
 from mercato.features.stores.tables import onboardings_one_for_each_name
 from mercato.platform import errors, processes
 from mercato.platform.db.audit import audit
@@ -48,13 +50,25 @@ from mercato_contract.stores import (
     OnboardingRequest,
     OnboardingState,
     OnboardingStatus,
+    StoreUpdate,
     timezone_fault,
 )
 from mercato_contract.texts import name_fault
 from mercato_contract.wire import instant
+from mercato_outbound.document import Document
 from mercato_outbound.guard import AddressPolicy
 
 PATH: Final = "/v1/commerce/onboarding/stores"
+
+
+_URL: Final = "catalogCallbackUrl"
+
+
+class NewMenu(Struct, frozen=True):
+    """The menu of a registration of the console: a CatalogSet, compressed."""
+
+    registration_id: UUID
+    document: Document
 
 
 class Onboardings(Struct, frozen=True):
@@ -65,6 +79,7 @@ class Onboardings(Struct, frozen=True):
     new_id: MakeId
     vault: Vault
     policy: AddressPolicy
+    quota: StorageQuota
 
     async def register(
         self, caller: Caller, request: OnboardingRequest, *, trace: str, unknown: Sequence[str] = ()
@@ -73,11 +88,32 @@ class Onboardings(Struct, frozen=True):
 
         Raises ValidationFailed, StoreAlreadyRegistered.
         """
-        _check(request)
+        refuse([*_faults(request), ("/catalogCallbackUrl", uri_fault(request.catalog_callback_url, _URL))])
         onboarding = structs.replace(
             self._new(caller, request, await places.find(address_of(request.address))),
             unknown_members=views.unknown_members_of(OnboardingRequest, unknown),
         )
+        return await self._start(caller, request, onboarding, trace, None)
+
+    async def register_in_console(
+        self, caller: Caller, request: OnboardingRequest, menu: NewMenu, *, trace: str
+    ) -> OnboardingStatus:
+        """Start the onboarding of a registration of the console, whose menu was uploaded: its URL is an empty text.
+
+        Raises ValidationFailed, StoreAlreadyRegistered, RateLimited.
+        """
+        refuse(_faults(request))
+        onboarding = self._new(caller, request, await places.find(address_of(request.address)))
+        return await self._start(caller, request, onboarding, trace, menu)
+
+    async def _start(
+        self,
+        caller: Caller,
+        request: OnboardingRequest,
+        onboarding: Onboarding,
+        trace: str,
+        menu: NewMenu | None,
+    ) -> OnboardingStatus:
         async with self._claim_name(onboarding) as tx:
             await self._release_failed_name(tx, onboarding)
             await queries.insert_onboarding(tx, onboarding)
@@ -88,6 +124,11 @@ class Onboardings(Struct, frozen=True):
             await catalogs.insert_owner(tx, _owner(onboarding))
             await places.enqueue_for_onboarding(tx, onboarding)
             run = await self._pull(tx, onboarding, trace)
+            if menu is not None:
+                await self.quota.take(tx, caller.partner_id, menu.document.size, now=self.clock())
+                await uploads.check_room(tx, caller.partner_id)
+                await uploads.insert_upload(tx, run.id, caller.partner_id, menu.document)
+                await registrations.set_onboarding(tx, menu.registration_id, onboarding.id)
             await audit(tx, "onboarding", onboarding.id)
         return _status(onboarding, run, onboarding, policy=self.policy)
 
@@ -123,7 +164,7 @@ class Onboardings(Struct, frozen=True):
     ) -> OnboardingStatus:
         """Pull the catalog of a failed onboarding again. Raises OnboardingNotFailed, StoreAlreadyRegistered."""
         if callback_url is not None:
-            refuse([("/catalogCallbackUrl", uri_fault(callback_url, "catalogCallbackUrl"))])
+            refuse([("/catalogCallbackUrl", uri_fault(callback_url, _URL))])
         async with self.db.read() as tx:
             named = await _get(tx, caller, onboarding_id)
         async with self._claim_name(named) as tx:
@@ -142,8 +183,13 @@ class Onboardings(Struct, frozen=True):
             await audit(tx, "onboarding", onboarding.id)
         return _status(onboarding, run, onboarding, policy=self.policy)
 
-    async def activate(self, caller: Caller, onboarding_id: UUID) -> StoreRow:
-        """Create the onboarding's store with the validated catalog. Raises OnboardingNotReady."""
+    async def activate(
+        self, caller: Caller, onboarding_id: UUID, *, details: StoreUpdate | None = None
+    ) -> StoreRow:
+        """Create the onboarding's store with the validated catalog, and with `details` that registration doesn't take.
+
+        Raises OnboardingNotReady, and ValidationFailed for details that aren't allowed.
+        """
         now = self.clock()
         async with self.db.write() as tx:
             if not await lock_active_partner(tx, caller.partner_id):
@@ -155,6 +201,9 @@ class Onboardings(Struct, frozen=True):
                 raise OnboardingNotReady(state, store_id=onboarding.store_id if is_active else None)
             await queries.update_onboarding(tx, onboarding.id, OnboardingChange(activated_at=now))
             await queries.insert_store(tx, onboarding, now=now)
+            if details is not None:
+                await self._complete(tx, onboarding, details)
+            await registrations.delete_of_onboarding(tx, onboarding.id)
             await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
             await publish_change(tx, onboarding.store_id, ALL_KINDS, at=now)
             await announce(tx, STORES_TOPIC, str(caller.partner_id))
@@ -162,6 +211,13 @@ class Onboardings(Struct, frozen=True):
             processes.crash_point("store.written")
         assert store is not None
         return store
+
+    async def _complete(self, tx: Write, onboarding: Onboarding, details: StoreUpdate) -> None:
+        """Change the new store before anybody sees it. Raises ValidationFailed."""
+        row = await queries.find_store(tx, onboarding.store_id)
+        assert row is not None
+        change = change_of(details, row, found=Location(), policy=self.policy)
+        await queries.update_store(tx, row.partner_id, row.id, change, now=self.clock())
 
     def _new(self, caller: Caller, request: OnboardingRequest, found: Location) -> Onboarding:
         sent = request.address.coordinates
@@ -286,14 +342,20 @@ def _already(holder: Onboarding) -> StoreAlreadyRegistered:
     return StoreAlreadyRegistered(holder.id, holder.partner_store_id, location=f"{PATH}/{holder.id}")
 
 
-def _check(request: OnboardingRequest) -> None:
-    refuse(
-        [
-            ("/name", name_fault(request.name)),
-            ("/catalogCallbackUrl", uri_fault(request.catalog_callback_url, "catalogCallbackUrl")),
-            ("/webhookUrl", uri_fault(request.webhook_url, "webhookUrl") if request.webhook_url else None),
-            ("/webhookToken", token_fault(request.webhook_token, request.webhook_url)),
-            ("/orderHandling", handling_fault(request.order_handling, request.webhook_url)),
-            ("/timezone", timezone_fault(request.timezone) if request.timezone is not None else None),
-        ]
-    )
+def _faults(request: OnboardingRequest) -> Sequence[tuple[str, str | None]]:
+    return [
+        ("/name", name_fault(request.name)),
+        ("/webhookUrl", uri_fault(request.webhook_url, "webhookUrl") if request.webhook_url else None),
+        ("/webhookToken", token_fault(request.webhook_token, request.webhook_url)),
+        ("/orderHandling", handling_fault(request.order_handling, request.webhook_url)),
+        ("/timezone", timezone_fault(request.timezone) if request.timezone is not None else None),
+    ]
+
+
+async def new_menu(registration_id: UUID, stored: bytes, change: Callable[[bytes], bytes]) -> NewMenu:
+    """Return the menu of a registration for its onboarding, from what is kept of it, changed."""
+
+    def made() -> bytes:
+        return compress_as(change(decompress(stored, "zstd")), "zstd")
+
+    return NewMenu(registration_id, Document.of(await asyncio.to_thread(made)))

@@ -1,6 +1,17 @@
 """Onboardings, the stores they become, and items that are sold out."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    text,
+)
 
 from mercato.platform.db.tables import metadata
 from mercato.platform.db.types import Id, Instant, id_end
@@ -102,3 +113,22 @@ sold_out_items = Table(
     Column("item_id", Id, primary_key=True),
     Column("until", Instant),
 )
+
+registrations = Table(
+    "store_registrations",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, nullable=False),
+    # A JSON object: by each step of the form that was sent, its fields as they were typed.
+    Column("steps", Text, nullable=False),
+    # What was read of the menu, as JSON, and its CatalogSet, compressed; NULL until there is one.
+    Column("menu", Text),
+    Column("document", LargeBinary),
+    # The onboarding that was made of it; it goes when that is activated.
+    Column("onboarding_id", Id),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+Index("ix_store_registrations_partner_id", registrations.c.partner_id, registrations.c.id)
+# For its onboarding, which deletes it.
+Index("ix_store_registrations_onboarding_id", registrations.c.onboarding_id)

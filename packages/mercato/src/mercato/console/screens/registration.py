@@ -1,0 +1,290 @@
+"""`Register store`: step by step from nothing to a live store, kept as it is typed and taken up again at any time.
+
+Registering and activating are the operations of the API. What they refuse is said beside the field it is about.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from mercato.console import hours_form, registration_form, store_forms
+from mercato.console.registration_form import NEW, STEPS, Draft, Faults
+from mercato.console.screen import MERCHANTS, Done, Page, Question, Screens, Visit
+from mercato.console.store_forms import FormView, Texts
+from mercato.console.times import timezones
+from mercato.features.catalogs.codings import compress_as
+from mercato.features.partners.model import Caller, Surface
+from mercato.features.sign_in.roles import Permission
+from mercato.features.stores import menu_hours, places, registrations
+from mercato.features.stores.model import OnboardingNotFound, StoreAlreadyRegistered
+from mercato.features.stores.onboarding import new_menu
+from mercato.features.stores.registrations import RegisteredMenu, Registration
+from mercato.platform.telemetry import tracing
+from mercato_catalog.catalog import InvalidDocument, build
+from mercato_contract.refusals import ValidationFailed
+from mercato_contract.stores import OnboardingState, OnboardingStatus
+from mercato_contract.wire import Wire
+
+screens: Final = Screens(MERCHANTS, whole_account=True)
+
+PATH: Final = "/console/stores/register"
+TITLE: Final = "Register store"
+
+MAX_MENU_FORM: Final = 4 * 1024 * 1024
+
+_TAKEN: Final = "Another store of this account has it. Enter another one."
+_ORDER: Final = tuple(STEPS)
+
+
+class _Sent(Struct, frozen=True):
+    """A step that was sent: its fields, and where to go then. `copies` the hours of one day to the others."""
+
+    step: str
+    fields: Texts
+    to: str | None
+    copies: bool
+
+
+@screens.get("stores/register", needs=Permission.MANAGE_STORES)
+async def begin_registration(visit: Visit) -> Page:
+    return _page(visit, NEW, "store", {})
+
+
+@screens.post("stores/register", needs=Permission.MANAGE_STORES)
+async def start_registration(visit: Visit) -> Done | Page:
+    partner_id, sent = visit.caller(Surface.COMMERCE).partner_id, _sent(visit)
+    new_id, now = visit.app.new_id(), visit.app.clock()
+    async with visit.app.db.write() as tx:
+        await registrations.insert_registration(tx, partner_id, new_id, {"store": sent.fields}, now=now)
+        kept = await registrations.get_registration(tx, partner_id, new_id)
+    return await _go_on(visit, kept, sent)
+
+
+@screens.get("stores/register/{registration}", needs=Permission.MANAGE_STORES)
+async def show_registration(visit: Visit) -> Page:
+    kept = await _get(visit)
+    draft = await _draft(kept)
+    wanted = visit.filters(_StepQuery).step
+    first = next(iter(draft.missing), "live")
+    step = wanted if wanted in STEPS else first
+    # A step that nobody has sent yet has nothing wrong in it, only everything missing.
+    faults = draft.faults(step) if step in draft.steps else {}
+    return await _show(visit, kept, draft, step, faults)
+
+
+@screens.post("stores/register/{registration}", needs=Permission.MANAGE_STORES)
+async def save_registration(visit: Visit) -> Done | Page:
+    sent = _sent(visit)
+    kept = await _withdraw(visit, await _get(visit))
+    async with visit.app.db.write() as tx:
+        kept = await registrations.get_registration(tx, kept.partner_id, kept.id, lock=True)
+        await registrations.save_step(tx, kept, sent.step, sent.fields, now=visit.app.clock())
+        kept = await registrations.get_registration(tx, kept.partner_id, kept.id)
+    return await _go_on(visit, kept, sent)
+
+
+@screens.post("stores/register/{registration}/menu", needs=Permission.MANAGE_STORES, max_form=MAX_MENU_FORM)
+async def upload_menu(visit: Visit) -> Done | Page:
+    kept = await _get(visit)
+    content = visit.texts().get("file", "").encode()
+    try:
+        built = await asyncio.to_thread(build, content, default_currency=visit.app.settings.default_currency)
+    except InvalidDocument as fault:
+        return await _show(visit, kept, await _draft(kept), "menu", {"file": str(fault)})
+    menu = RegisteredMenu(
+        file="menu",
+        items=built.summary.items,
+        sections=built.summary.sections,
+        currency=built.summary.currency,
+    )
+    document = await asyncio.to_thread(compress_as, content, "zstd")
+    await _withdraw(visit, kept)
+    async with visit.app.db.write() as tx:
+        kept = await registrations.get_registration(tx, kept.partner_id, kept.id, lock=True)
+        await registrations.save_menu(tx, kept, menu, document, now=visit.app.clock())
+    return Done("Menu: saved.", to=_path(kept.id, "live"))
+
+
+@screens.post("stores/register/{registration}/submit", needs=Permission.MANAGE_STORES)
+async def register_store(visit: Visit) -> Done | Page:
+    kept = await _get(visit)
+    status = await _status(visit, kept)
+    if status is not None and status.status is not OnboardingState.CATALOG_FAILED:
+        return _registered(kept)
+    kept = await _withdraw(visit, kept)
+    draft = await _draft(kept)
+    async with visit.app.db.read() as tx:
+        stored = await registrations.find_document(tx, kept.id)
+    if draft.missing or stored is None:
+        return await _show(visit, kept, draft, "live", {})
+    trace = tracing.current(visit.head.child())
+    menu = await new_menu(kept.id, stored, lambda document: menu_hours.with_hours(document, draft.windows))
+    request = registration_form.onboarding_request(draft)
+    try:
+        await visit.app.onboardings.register_in_console(_caller(visit), request, menu, trace=trace)
+    except ValidationFailed as refusal:
+        return await _refused(visit, kept, draft, store_forms.faults_of(refusal, registration_form.FIELDS))
+    except StoreAlreadyRegistered:
+        if (await _get(visit)).onboarding_id is not None:
+            return _registered(kept)  # the same form, sent twice
+        return await _refused(visit, kept, draft, {"partnerStoreId": _TAKEN})
+    return _registered(kept)
+
+
+@screens.post("stores/register/{registration}/activate", needs=Permission.MANAGE_STORES)
+async def activate_store(visit: Visit) -> Done | Page:
+    kept = await _get(visit)
+    draft = await _draft(kept)
+    if kept.onboarding_id is None or draft.missing:
+        return await _show(visit, kept, draft, "live", {})
+    details, fields = registration_form.details(draft)
+    try:
+        store = await visit.app.onboardings.activate(_caller(visit), kept.onboarding_id, details=details)
+    except ValidationFailed as refusal:
+        return await _refused(visit, kept, draft, store_forms.faults_of(refusal, fields))
+    return Done(
+        f"{store.name} is live: storefronts find it, and it takes orders.", to=f"/console/stores/{store.id}"
+    )
+
+
+async def _ask_to_delete(visit: Visit) -> Question:
+    kept = await _get(visit)
+    name = kept.steps.get("store", {}).get("name", "without a name")
+    return Question(
+        "Delete this registration?",
+        "Everything that was typed is deleted, and the menu that was uploaded. No store is live yet.",
+        back=_path(kept.id),
+        names=(name,),
+    )
+
+
+@screens.post("stores/register/{registration}/delete", needs=Permission.MANAGE_STORES, ask=_ask_to_delete)
+async def delete_registration(visit: Visit) -> Done:
+    kept = await _withdraw(visit, await _get(visit))
+    async with visit.app.db.write() as tx:
+        await registrations.delete_registration(tx, kept.partner_id, kept.id)
+    return Done("The registration is deleted.", to="/console/stores")
+
+
+# --- what was typed ---------------------------------------------------------------------------------------
+
+
+def _sent(visit: Visit) -> _Sent:
+    texts = visit.texts()
+    step = texts.pop("step", "store")
+    to = texts.pop("to", None)
+    copies = texts.pop("copy", None) is not None
+    if copies:
+        texts = hours_form.copied(texts)
+    return _Sent(step if step in STEPS else "store", texts, to if to in STEPS else None, copies)
+
+
+class _StepQuery(Wire):
+    step: str | None = None
+
+
+async def _get(visit: Visit) -> Registration:
+    """Return the partner's registration of the path. Raises RegistrationNotFound."""
+    async with visit.app.db.read() as tx:
+        return await registrations.get_registration(tx, _caller(visit).partner_id, visit.ids["registration"])
+
+
+def _caller(visit: Visit) -> Caller:
+    return visit.caller(Surface.COMMERCE)
+
+
+async def _draft(kept: Registration) -> Draft:
+    location = await places.find(registration_form.address_in(kept.steps))
+    return registration_form.draft_of(kept, location)
+
+
+async def _status(visit: Visit, kept: Registration) -> OnboardingStatus | None:
+    """Return the state of the onboarding that was made of it, None if there is none, or if it was cancelled."""
+    if kept.onboarding_id is None:
+        return None
+    try:
+        return await visit.app.onboardings.get(_caller(visit), kept.onboarding_id)
+    except OnboardingNotFound:
+        return None
+
+
+def _registered(kept: Registration) -> Done:
+    return Done("The store is registered, and its menu is being checked.", to=_path(kept.id, "live"))
+
+
+async def _withdraw(visit: Visit, kept: Registration) -> Registration:
+    """Cancel the onboarding that was made of what is about to change. Raises OnboardingActive."""
+    if kept.onboarding_id is not None:
+        with suppress(OnboardingNotFound):  # it was cancelled already, here or with the API
+            await visit.app.onboardings.cancel(_caller(visit), kept.onboarding_id)
+    return kept
+
+
+async def _go_on(visit: Visit, kept: Registration, sent: _Sent) -> Done | Page:
+    """Go to the step that was asked for, or to the next one if nothing is wrong with the one that was sent."""
+    draft = await _draft(kept)
+    faults = draft.faults(sent.step)
+    if sent.to is not None:
+        return Done("What you entered is saved.", to=_path(kept.id, sent.to))
+    if sent.copies:
+        return Done("The hours are on every day without its own.", to=_path(kept.id, sent.step))
+    if faults:
+        return await _show(visit, kept, draft, sent.step, faults)
+    following = _ORDER[min(_ORDER.index(sent.step) + 1, len(_ORDER) - 1)]
+    return Done(f"{STEPS[sent.step]}: saved.", to=_path(kept.id, following))
+
+
+async def _refused(visit: Visit, kept: Registration, draft: Draft, faults: Faults) -> Page:
+    """Show the first step that has one of the faults that a service found."""
+    step, own = next(iter(registration_form.steps_of(faults).items()))
+    return await _show(visit, kept, draft, step, own)
+
+
+def _path(registration_id: UUID, step: str | None = None) -> str:
+    return f"{PATH}/{registration_id}" + ("" if step is None else f"?step={step}")
+
+
+# --- the page ---------------------------------------------------------------------------------------------
+
+
+async def _show(visit: Visit, kept: Registration, draft: Draft, step: str, faults: Faults) -> Page:
+    status = await _status(visit, kept) if step == "live" else None
+    return _page(visit, draft, step, faults, kept=kept, status=status)
+
+
+def _page(
+    visit: Visit,
+    draft: Draft,
+    step: str,
+    faults: Faults,
+    *,
+    kept: Registration | None = None,
+    status: OnboardingStatus | None = None,
+) -> Page:
+    texts: Mapping[str, str] = draft.texts(step)
+    if step == "orders" and step not in draft.steps:
+        texts = {"orderHandling": "manual", "acceptWithin": store_forms.DEFAULT_MINUTES, "pickup": "true"}
+    place = _ORDER.index(step)
+    values: dict[str, Any] = {
+        "form": FormView(texts, faults, store_forms.choices()),
+        "action": PATH if kept is None else _path(kept.id),
+        "kept": kept,
+        "draft": draft,
+        "step": step,
+        "steps": STEPS,
+        "place": place,
+        "before": None if place == 0 else _ORDER[place - 1],
+        "missing": draft.missing,
+        "labels": registration_form.LABELS,
+        "own_id": registration_form.own_id(draft),
+        "onboarding": status,
+        "week": hours_form.WEEK,
+        "hours": hours_form,
+        "zones": timezones(),
+        "default_currency": visit.app.settings.default_currency,
+    }
+    return Page("register.html", TITLE, values, status=422 if faults and visit.head.method == "POST" else 200)

@@ -1,0 +1,386 @@
+"""`Register store`: from nothing to a live store, with what is wrong beside its field and nothing typed twice."""
+
+import asyncio
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import select
+from tests.catalog.documents import cafe
+from tests.console.browser import Browser, Page
+from tests.console.test_store_settings import fault
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.service import Client, Service
+from tests.waiting import PATIENCE
+
+from mercato.console.hours_form import WEEK, field_of
+from mercato.features import offboarding
+from mercato.features.partners.model import PartnerKind
+from mercato.features.sign_in.roles import Role
+from mercato.features.stores.registrations import MAX_REGISTRATIONS
+from mercato.features.stores.tables import registrations
+
+STORE = {
+    "name": "Trattoria Ada",
+    "street": "1 Main St",
+    "city": "Springfield",
+    "state": "IL",
+    "postalCode": "62701",
+    "country": "US",
+    "phone": "+1 555 0100",
+}
+CLOSED = {field_of(day, "closed"): "true" for day in WEEK}
+HOURS = {field: text for field, text in CLOSED.items() if "monday" not in field} | {
+    "monday-from-0": "11:30",
+    "monday-to-0": "14:00",
+    "monday-from-1": "18:00",
+    "monday-to-1": "02:00",
+}
+ORDERS = {"orderHandling": "manual", "acceptWithin": "15", "pickup": "true", "minimum": "5"}
+CHARGES = {"name-0": "Sales tax", "value-0": "10"}
+
+
+async def begun(mercato: Service) -> tuple[Client, Browser, Page]:
+    """Return a merchant, its browser, and the page after the step Store."""
+    client = (await mercato.partner())[1]
+    browser, _ = await enter_as_partner(mercato, client)
+    stores = await browser.open("/console/stores")
+    page = await browser.open(stores.link("Register store"))
+    assert (page.title, page.heading) == ("Register store", "Register store")
+    return client, browser, await browser.press(page, "Save and continue", **STORE)
+
+
+async def filled(mercato: Service, document: Any = None) -> tuple[Client, Browser, Page]:
+    """Return the same, and the last page of a registration that lacks nothing."""
+    client, browser, page = await begun(mercato)
+    page = await browser.press(page, "Save and continue", **HOURS)
+    page = await browser.press(page, "Save and continue", **ORDERS)
+    page = await browser.press(page, "Save and continue", **CHARGES)
+    page = await browser.press(page, "Upload", file=json.dumps(document or cafe()))
+    return client, browser, page
+
+
+async def until(browser: Browser, page: Page, text: str) -> Page:
+    """Open the page again until it says this."""
+    async with asyncio.timeout(PATIENCE):
+        while text not in page.text:
+            page = await browser.open(page.url)
+    return page
+
+
+async def test_a_person_comes_from_nothing_to_a_live_store_that_takes_orders(mercato: Service):
+    client, browser, page = await filled(mercato)
+    assert page.region("Go live").startswith("Step 6 of 6 Go live Everything is there.")
+    page = await browser.press(page, "Register store")
+    assert page.status_region == "The store is registered, and its menu is being checked."
+    page = await until(browser, page, "The store can go live.")
+    page = await browser.press(page, "Activate")
+    assert page.status_region == "Trattoria Ada is live: storefronts find it, and it takes orders."
+    assert page.heading == "Trattoria Ada"
+    (store,) = (await client.get("/v1/commerce/stores")).json()["stores"]
+    assert (store["name"], store["partnerStoreId"]) == ("Trattoria Ada", "trattoria-ada")
+    assert (store["phone"], store["timezone"]) == ("+1 555 0100", "America/Chicago")
+    assert (store["orderHandling"], store["acceptWithin"]) == ("manual", 15)
+    assert (store["pickupAllowed"], store["deliveryAllowed"]) == (True, False)
+    assert (store["minimumOrderAmount"], store["charges"][0]["name"]) == ("5.00", "Sales tax")
+    front = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
+    seen = (await front.get(f"/v1/marketfront/stores/{store['storeId']}")).json()
+    assert [(one["dayOfWeek"], one["start"], one["end"]) for one in seen["availability"]] == [
+        ("Monday", "11:30:00", "14:00:00"),
+        ("Monday", "18:00:00", "00:00:00"),
+        ("Tuesday", "00:00:00", "02:00:00"),
+    ]
+    stores = await browser.open("/console/stores")
+    assert "Not live yet" not in stores.captions
+    assert (await browser.open(page.url)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "name", "said"),
+    [
+        ({"name": ""}, "name", "Fill this in."),
+        ({"street": ""}, "street", "Fill this in."),
+        ({"city": ""}, "city", "Fill this in."),
+        ({"country": ""}, "country", "Fill this in."),
+        ({"name": "x" * 256}, "name", "At most 255 characters fit, not 256."),
+        ({"phone": "1" * 65}, "phone", "At most 64 characters fit, not 65."),
+        ({"lat": "52.37"}, "lng", "Enter both, or none."),
+        ({"lat": "north", "lng": "4.89"}, "lat", "Enter a number, like 52.37."),
+        ({"lat": "91", "lng": "4.89"}, "lat", "It must be at most 90."),
+        ({"partnerStoreId": "7" * 256}, "partnerStoreId", "At most 255 characters fit, not 256."),
+    ],
+)
+async def test_what_is_wrong_with_the_store_is_said_beside_its_field_and_stays_as_it_was_typed(
+    mercato: Service, sent: dict[str, str], name: str, said: str
+):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await browser.press(
+        await browser.open("/console/stores/register"), "Save and continue", **STORE | sent
+    )
+    assert page.status == 422
+    assert said in fault(page, name)
+    again = await browser.open((await browser.open("/console/stores")).link("Continue"))
+    assert again.region("Store").startswith("Step 1 of 6")
+    assert said in fault(again, name)
+    for field, text in (STORE | sent).items():
+        assert [one.attributes["value"] for one in again.root.all("input", name=field)] == [text], field
+
+
+@pytest.mark.parametrize(
+    ("sent", "name", "said"),
+    [
+        ({"monday-from-0": ""}, "monday-from-0", "Enter a time like 9:30 or 18:00."),
+        ({"monday-to-0": "noon"}, "monday-to-0", "Enter a time like 9:30 or 18:00."),
+        ({"monday-to-0": "25:00"}, "monday-to-0", "Enter a time like 9:30 or 18:00."),
+        ({"monday-to-0": "19:00"}, "monday-from-1", "It begins before 11:30\N{EN DASH}19:00 of Monday ends."),
+        (
+            {"tuesday-closed": "", "tuesday-from-0": "01:00", "tuesday-to-0": "03:00"},
+            "tuesday-from-0",
+            "It begins before 18:00\N{EN DASH}02:00 of Monday ends.",
+        ),
+        ({"tuesday-closed": ""}, "tuesday-from-0", "Enter when Tuesday begins and ends, or tick Closed."),
+        (CLOSED, "monday-from-0", "Every day is closed. Enter the hours of one day at least."),
+        ({"monday-to-0": "11:30"}, "monday-to-0", "begins and ends at the same time"),
+        ({"timezone": "Europe/Springfield"}, "timezone", "It must be an IANA time zone name"),
+    ],
+)
+async def test_what_is_wrong_with_the_hours_is_said_beside_its_field(
+    mercato: Service, sent: dict[str, str], name: str, said: str
+):
+    _, browser, page = await begun(mercato)
+    page = await browser.press(page, "Save and continue", **{k: v for k, v in (HOURS | sent).items() if v})
+    assert page.status == 422
+    assert said in fault(page, name)
+    assert page.region("Hours").startswith("Step 2 of 6")
+
+
+async def test_the_hours_of_one_day_are_copied_to_the_days_that_have_none(mercato: Service):
+    _, browser, page = await begun(mercato)
+    hours = {"sunday-closed": "true", "tuesday-from-0": "10:00", "tuesday-to-0": "18:00"}
+    page = await browser.press(page, "Use the first day's hours for every empty day", **hours)
+    values = {one.attributes["name"]: one.attributes["value"] for one in page.root.all("input", type="time")}
+    assert {values[f"{day.lower()}-from-0"] for day in WEEK if day != "Sunday"} == {"10:00"}
+    assert values["sunday-from-0"] == ""
+    page = await browser.press(page, "Save and continue")
+    assert page.region("Orders").startswith("Step 3 of 6")
+
+
+async def test_a_store_whose_address_is_not_known_asks_for_its_time_zone_and_offers_a_position(
+    mercato: Service,
+):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await browser.open("/console/stores/register")
+    nowhere = STORE | {"city": "Nowhereville", "postalCode": "", "state": "", "country": "Russia"}
+    page = await browser.press(page, "Save and continue", **nowhere)
+    assert page.region("Hours").startswith("Step 2 of 6")
+    page = await browser.press(page, "Save and continue", **HOURS)
+    assert page.status == 422
+    assert "Choose it: the address doesn't tell" in page.text
+    page = await browser.press(page, "Save and continue", timezone="Europe/Moscow", **HOURS)
+    assert page.region("Orders").startswith("Step 3 of 6")
+    page = await browser.open(page.url.replace("step=orders", "step=store"))
+    assert "This place isn't known" in page.text
+
+
+@pytest.mark.parametrize(
+    ("sent", "name", "said"),
+    [
+        ({"acceptWithin": "90"}, "acceptWithin", "It must be at most 60."),
+        ({"orderHandling": "webhook"}, "webhookUrl", "Enter the address of your system"),
+        ({"orderHandling": "webhook", "webhookUrl": "example"}, "webhookUrl", "Enter a web address"),
+        ({"minimum": "five"}, "minimum", '"five" is not a decimal number like 12.50.'),
+        ({"minimum": "-5"}, "minimum", "It must not be negative."),
+    ],
+)
+async def test_what_is_wrong_with_the_handling_of_orders_is_said_beside_its_field(
+    mercato: Service, sent: dict[str, str], name: str, said: str
+):
+    _, browser, page = await begun(mercato)
+    page = await browser.open(page.url.replace("step=hours", "step=orders"))
+    page = await browser.press(page, "Save and continue", **ORDERS | sent)
+    assert page.status == 422
+    assert said in fault(page, name)
+
+
+@pytest.mark.parametrize(
+    ("sent", "name", "said"),
+    [
+        ({"value-0": "7,5"}, "value-0", '"7,5" is not a decimal number like 12.50.'),
+        ({"value-0": ""}, "value-0", "Enter a percent or an amount."),
+        ({"unit-0": "amount", "value-0": "-1"}, "value-0", "It must not be negative."),
+        ({"kind-0": "fee", "included-0": "true"}, "included-0", "Only a tax can be included"),
+    ],
+)
+async def test_what_is_wrong_with_taxes_and_fees_is_said_beside_its_field(
+    mercato: Service, sent: dict[str, str], name: str, said: str
+):
+    _, browser, page = await begun(mercato)
+    page = await browser.open(page.url.replace("step=hours", "step=charges"))
+    page = await browser.press(page, "Save and continue", **CHARGES | sent)
+    assert page.status == 422
+    assert said in fault(page, name)
+
+
+async def test_going_back_and_leaving_lose_nothing_that_was_typed(mercato: Service):
+    _, browser, page = await begun(mercato)
+    page = await browser.press(page, "Back", **HOURS, timezone="America/New_York")
+    assert page.region("Store").startswith("Step 1 of 6")
+    assert page.field("Name").attributes["value"] == "Trattoria Ada"
+    page = await browser.press(page, "Hours", **STORE | {"name": "Ada's", "city": ""})
+    assert page.root.all("input", name="monday-to-1")[0].attributes["value"] == "02:00"
+    listed = await browser.open("/console/stores")
+    assert [row[0] for row in listed.rows("Not live yet")] == ["Ada's"]
+    again = await browser.open(listed.link("Continue"))
+    assert fault(again, "city") == "Fill this in.", "it opens at the first step that isn't complete"
+    assert "1 to correct" in again.region("Steps")
+
+
+async def test_the_last_step_says_what_is_missing_on_each_and_registers_nothing_before(mercato: Service):
+    client, browser, page = await begun(mercato)
+    page = await browser.open(page.url.replace("step=hours", "step=live"))
+    said = page.region("Go live")
+    for text in ("Hours : Not filled in yet.", "Orders : Not filled in yet.", "Menu : Upload the menu."):
+        assert text in said
+    assert "Register store" not in page.buttons
+    await browser.post(page.url.partition("?")[0] + "/submit")
+    assert (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"] == []
+
+
+async def test_a_change_after_the_registration_withdraws_it_and_it_is_registered_again(mercato: Service):
+    client, browser, page = await filled(mercato)
+    page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
+    twice = await browser.post(page.url.partition("?")[0] + "/submit")
+    assert "The store can go live." in twice.text
+    (first,) = (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"]
+    page = await browser.open(page.url.replace("step=live", "step=store"))
+    page = await browser.press(page, "Save and continue", name="Ada's")
+    assert (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"] == []
+    page = await browser.open(page.url.replace("step=hours", "step=live"))
+    page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
+    page = await browser.press(page, "Activate")
+    assert page.heading == "Ada's"
+    (second,) = (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"]
+    assert first["onboardingId"] != second["onboardingId"]
+
+
+async def test_an_onboarding_that_was_cancelled_with_the_api_is_registered_again(mercato: Service):
+    client, browser, page = await filled(mercato)
+    page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
+    (made,) = (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"]
+    await client.call("DELETE", f"/v1/commerce/onboarding/stores/{made['onboardingId']}")
+    page = await browser.open(page.url)
+    assert "Register store" in page.buttons
+    page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
+
+
+async def test_an_onboarding_that_was_activated_with_the_api_ends_the_registration(mercato: Service):
+    client, browser, page = await filled(mercato)
+    page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
+    (made,) = (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"]
+    await client.post(f"/v1/commerce/onboarding/stores/{made['onboardingId']}/activate")
+    late = await browser.press(page, "Activate")
+    assert late.status == 404
+    assert "it is live already" in late.text
+    assert (await browser.open("/console/stores")).captions == ["Stores"]
+
+
+async def test_an_id_that_another_store_has_is_refused_beside_its_field(mercato: Service):
+    client, browser, page = await filled(mercato)
+    taken = {
+        "partnerStoreId": "trattoria-ada",
+        "name": "A",
+        "address": {},
+        "catalogCallbackUrl": "http://a.example/",
+    }
+    assert (await client.post("/v1/commerce/onboarding/stores", taken)).status == 201
+    page = await browser.press(page, "Register store")
+    assert page.status == 422
+    assert fault(page, "partnerStoreId") == "Another store of this account has it. Enter another one."
+    await browser.press(page, "Save and continue", partnerStoreId="ada-2")
+    page = await browser.open(page.url.removesuffix("/submit") + "?step=live")
+    page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
+
+
+async def test_amounts_that_do_not_fit_the_menus_currency_are_said_before_anything_is_registered(
+    mercato: Service,
+):
+    _, browser, page = await filled(mercato, cafe() | {"currency": "KWD"})
+    assert "Minimum order" not in page.region("Go live")
+    page = await browser.open(page.url.replace("step=live", "step=orders"))
+    page = await browser.press(page, "Save and continue", minimum="5.5055")
+    assert page.status == 422
+    assert "at most 3 decimals" in fault(page, "minimum")
+
+
+async def test_other_partners_and_other_roles_have_no_way_to_a_registration(mercato: Service):
+    _, browser, page = await begun(mercato)
+    path = page.url.partition("?")[0]
+    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    for found in (
+        await stranger.open(path),
+        await stranger.post(path, {"step": "store", "name": "Mine"}),
+        *[await stranger.post(f"{path}/{action}") for action in ("menu", "submit", "activate", "delete")],
+        await (await enter_as_operator(mercato))[0].open(path),
+    ):
+        assert found.status == 404
+    account = (await owners_of(mercato, path))[0]
+    for number, role in enumerate((Role.SUPPORT, Role.READ_ONLY)):
+        person, _ = await enter_as_person(mercato, role, account, name=f"Eve {number}")
+        listed = await person.open("/console/stores")
+        assert "Not live yet" not in listed.captions
+        assert "Register store" not in listed.text
+        assert (await person.open(path)).status == 403
+        assert (await person.post(path, {"step": "store", "name": "Mine"})).status == 403
+    assert (await browser.open(path)).status == 200
+
+
+async def owners_of(mercato: Service, path: str) -> list[UUID]:
+    """Return the partner of the registration of the path, if there is one."""
+    async with mercato.app.db.read() as tx:
+        found = await tx.all(
+            select(registrations.c.partner_id).where(registrations.c.id == UUID(path.rpartition("/")[2]))
+        )
+    return [row.partner_id for row in found]
+
+
+async def test_a_registration_is_deleted_after_a_question_and_its_onboarding_is_cancelled(mercato: Service):
+    client, browser, page = await filled(mercato)
+    page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
+    asked = await browser.press(page, "Delete registration")
+    assert asked.heading == "Delete this registration?"
+    assert "Trattoria Ada" in asked.text
+    done = await browser.press(asked, "Confirm")
+    assert done.status_region == "The registration is deleted."
+    assert "Not live yet" not in done.captions
+    assert (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"] == []
+
+
+async def test_an_account_registers_a_bounded_number_of_stores_at_a_time(mercato: Service):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await browser.open("/console/stores/register")
+    for number in range(MAX_REGISTRATIONS):
+        assert (await browser.press(page, "Save and continue", **STORE | {"name": f"{number}"})).status == 200
+    refused = await browser.press(page, "Save and continue", **STORE)
+    assert refused.status == 409
+    assert "Finish or delete one of them first." in refused.text
+    assert len((await browser.open("/console/stores")).rows("Not live yet")) == MAX_REGISTRATIONS
+
+
+async def test_a_name_of_other_letters_gets_an_id_and_pages_stay_small(mercato: Service):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await browser.open("/console/stores/register")
+    page = await browser.press(
+        page, "Save and continue", **STORE | {"name": "寿司", "description": "<b>&" * 500}
+    )
+    assert len(page.body) < 100_000
+    page = await browser.open(page.url.replace("step=hours", "step=store"))
+    assert "without it, store-" in page.text
+    assert len(page.body) < 100_000
+
+
+async def test_a_deleted_partner_leaves_no_registration(mercato: Service):
+    _, _, page = await begun(mercato)
+    (account,) = await owners_of(mercato, page.url.partition("?")[0])
+    await offboarding.delete(mercato.app.db, account, now=mercato.app.clock)
+    assert await owners_of(mercato, page.url.partition("?")[0]) == []
