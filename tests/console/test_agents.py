@@ -72,7 +72,7 @@ async def test_the_page_of_an_agent_has_its_last_orders_and_refused_calls(here: 
     assert page.ids("Last orders") == [placed["orderId"]]
     assert [row[0] for row in page.rows("Refused calls")] == ["403 SPEND_LIMIT_EXCEEDED"]
     order = await browser.open(f"/console/orders/{placed['orderId']}")
-    assert "placed by agent Lunch" in order.text
+    assert "Placed by agent Lunch" in order.text
     merchant, _ = await enter_as_partner(here.mercato, here.pos)
     assert "Lunch" not in (await merchant.open(f"/console/orders/{placed['orderId']}")).text
 
