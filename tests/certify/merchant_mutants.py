@@ -350,6 +350,11 @@ class HidesThatACardIsDeclined(CorrectMerchant):
 
 answers("merchant.place.unknown-members-ignored", "place", lambda data: "addedLater" in data, 400)
 answers(
+    "merchant.place.agent-order",
+    "place",
+    lambda data: any("\n" in (line["note"] or "") for line in data["order"]["cart"]["lineItems"]),
+)
+answers(
     "merchant.place.paid-elsewhere",
     "place",
     lambda data: (data.get("payment") or {}).get("type") == "somethingNew",

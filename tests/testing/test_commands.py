@@ -151,6 +151,29 @@ async def test_two_commands_trade_at_a_service(database_url: str, tmp_path: Path
 
 
 @only_sqlite
+async def test_a_storefront_with_tools_orders_as_an_agent_and_shows_each_tool(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with service(database_url, tmp_path / "data") as running:
+        pos, partner = await running.partner()
+        _, buyer = await running.partner(PartnerKind.MARKETFRONT)
+        secret = ["--secret", pos.signing_secret, "--key", str(partner.key), "--api", running.base]
+        async with started("merchant", "--port", "0", "--step", "0", *secret, directory=tmp_path) as merchant:
+            await until(merchant, "is live")
+            buys = ["storefront", "--port", "0", "--orders", "2", "--tools", "--on", "order", "accept"]
+            buys += ["--on", "order", "wrong", "--key", str(buyer.key), "--api", running.base]
+            async with started(*buys, directory=tmp_path) as storefront:
+                async with asyncio.timeout(GENEROUS):
+                    out, err = await storefront.communicate()
+            await ended(merchant)
+    assert storefront.returncode == 0, (out, err)
+    text = out.decode()
+    assert re.search(r"place_order +200 +placed \d+\.\d\d EUR", text)
+    assert re.search(r"place_order +200 +ORDER_TOTAL_DIFFERENT", text)
+    assert "-- 2 customers: 1 completed, 1 refused." in text
+
+
+@only_sqlite
 async def test_a_wrong_key_is_reported_with_advice(database_url: str, tmp_path: Path) -> None:
     async with service(database_url, tmp_path / "data") as running:
         for side in ("merchant", "storefront"):

@@ -16,6 +16,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from mercato_client.testing.acts import Act, ActError, Script
+from mercato_client.testing.agent import AgentDouble
 from mercato_client.testing.double import Double, Reply
 from mercato_client.testing.journal import Journal, Seen
 from mercato_client.testing.merchant import DECLINED_CARD, Entry, MerchantDouble
@@ -26,6 +27,7 @@ __all__ = [
     "DECLINED_CARD",
     "Act",
     "ActError",
+    "AgentDouble",
     "Double",
     "Entry",
     "Journal",

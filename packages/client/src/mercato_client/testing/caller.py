@@ -12,6 +12,9 @@ from multidict import CIMultiDictProxy
 
 TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
 
+DOOR: Final = "/mcp"
+"""Where AI agents call tools."""
+
 POLL: Final = 0.1
 """Seconds between two polls of a resource."""
 
@@ -88,6 +91,12 @@ class Answer:
             return self.json()
         except ValueError:
             raise RefusedError(what, self) from None
+
+
+def facts_of(answer: Any) -> Any:
+    """Return the facts in an answer of the agents' door: the result of a tool, or its refusal; {} if it has none."""
+    result = answer.get("result") if isinstance(answer, dict) else None
+    return (result.get("structuredContent") if isinstance(result, dict) else None) or {}
 
 
 @dataclass(slots=True)

@@ -51,6 +51,7 @@ class Outcome(StrEnum):
     COMPLETED = "completed"
     CANCELLED = "cancelled"
     REFUSED = "refused"
+    UNDECIDED = "waiting for approval"
     UNANSWERED = "unanswered"
     WRONG = "wrong"
 
@@ -274,6 +275,11 @@ class StorefrontDouble(Events):
         """Return the codes of a refusal; an unknown one becomes OTHER."""
         return tuple(code if (code := error["code"]) in ORDER_ERROR_CODES else OTHER for error in errors)
 
+    def codes_of(self, reply: Answer) -> tuple[str, ...]:
+        """Return the codes of a refusal: the order's reasons, or the service's own, such as SPEND_LIMIT_EXCEEDED."""
+        errors = reply.problem().get("errors")
+        return self.reasons_of(errors) if errors else (reply.code or OTHER,)
+
     async def read_order(self, order_id: str) -> Any:
         """Return the order as it is now. Raises ServiceError."""
         reply = await self.ask_with_retries("order", "GET", f"{SURFACE}/orders/{order_id}")
@@ -355,18 +361,16 @@ class StorefrontDouble(Events):
     async def _sent(self, purchase: Purchase, order: Mapping[str, Any], act: Act) -> Purchase:
         key = self.new_key()
         if act.name == acts.DROP:
-            await self.hang_up(order, key)
+            await self.hang_up_on(self.place_once(order, key))
         reply, purchase.attempts = await self.place(order, key)
         if act.name == acts.REPEAT:
             again = await self.place_once(order, key)
             if again.body != reply.body:
                 return purchase.ended(Outcome.WRONG, ["the same key got another answer"])
         if reply.status != HTTPStatus.CREATED:
-            problem = reply.problem()
-            purchase.order_id = problem.get("orderId", "")
-            errors = problem.get("errors") or [{"code": problem.get("errorCode", OTHER)}]
+            purchase.order_id = reply.problem().get("orderId", "")
             outcome = Outcome.UNANSWERED if self.should_retry(reply) else Outcome.REFUSED
-            return purchase.ended(outcome, self.reasons_of(errors))
+            return purchase.ended(outcome, self.codes_of(reply))
         purchase.placed(reply.json())
         if act.name == acts.CANCEL:
             await self._cancelled(purchase, act.argument)
@@ -380,11 +384,11 @@ class StorefrontDouble(Events):
         else:
             purchase.ended(Outcome.PLACED, [reply.code or OTHER])
 
-    async def hang_up(self, order: Mapping[str, Any], key: str) -> None:
+    async def hang_up_on(self, call: Awaitable[Answer]) -> None:
         """Send an order and close the connection before the answer comes."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_IMPATIENT):
-                await self.place_once(order, key)
+                await call
 
     # --- calls ---
 

@@ -116,6 +116,7 @@ class SampleStore:
         fulfillment: Fulfillment = PICKUP,
         *,
         tip: str | None = None,
+        note: str | None = None,
         customer: Customer | None = CUSTOMER,
     ) -> PricedOrder:
         """Return an order of the lines, by default of the plain one. Raises LookupError if one has no price.
@@ -147,6 +148,7 @@ class SampleStore:
             ),
             client_context=CONTEXT,
             fulfillment=fulfillment,
+            note=note,
             amounts=wire(sums),
             customer=customer or UNSET,
         )

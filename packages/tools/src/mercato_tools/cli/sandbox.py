@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, TextIO
 
 from cyclopts import Parameter
 
-from mercato_client.testing.caller import ServiceError
+from mercato_client.testing.caller import DOOR, ServiceError, facts_of
 from mercato_client.testing.double import Double
 from mercato_client.testing.journal import VALID, Seen, line_of
 from mercato_contract.texts import count_of
@@ -137,6 +137,10 @@ def _line(call: Seen) -> str:
 def _subject(call: Seen) -> str:
     """Return the call's subject in a few words."""
     answer = call.answer if isinstance(call.answer, dict) else {}
+    if call.path == DOOR:
+        answer = facts_of(answer)
+        if "sentence" in answer:
+            return f"{answer['status']} {answer['total']} {answer['currency']}"
     order = answer.get("order") or answer
     errors = order.get("errors") or answer.get("errors") or ()
     if errors or "errorCode" in answer:
@@ -299,6 +303,7 @@ def storefront(
     follow: Annotated[float, between("--follow", 0, MAX_SECONDS, " seconds")] = 60.0,
     store: str | None = None,
     query: str | None = None,
+    tools: bool = False,
     on: On = None,
     script: ScriptFile = None,
     seed: Seed = 0,
@@ -322,15 +327,18 @@ def storefront(
         follow: How many seconds each order is followed at most.
         store: storeId to buy at (any that is open).
         query: Words to search for stores.
+        tools: Order as an AI agent does: by the tools at /mcp, with names.
 
     """
+    from mercato_client.testing.agent import AgentDouble
     from mercato_client.testing.storefront import StorefrontDouble
 
     if orders < 0:
         raise UnusableError("--orders cannot be less than 0.")
     service = _service(api, key, calls=endpoint or feed)
     secrets = _secrets(secret, seed)
-    double = StorefrontDouble(
+    kind = AgentDouble if tools else StorefrontDouble
+    double = kind(
         api=service[0] if service else "",
         key=service[1] if service else "",
         secret=secrets,
@@ -343,6 +351,8 @@ def storefront(
     display = CallDisplay(double, log=log, as_json=json)
     if secret is None:
         display.facts.append(("signing secret", secrets[0]))
+    if isinstance(double, AgentDouble):
+        double.shows = lambda url: display.say(f"A person must approve this order: {url}")
     if service is None or not (orders or endpoint or feed):
         return display.run()
     from mercato_tools.cli.sandbox_work import shop_and_listen

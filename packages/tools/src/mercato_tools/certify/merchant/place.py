@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mercato_contract.amounts import explain_ignored_amounts
 from mercato_contract.replies import Acceptance, InvalidReply, Rejection
@@ -26,6 +27,13 @@ TIMES: Final = 5
 """How often one order is sent at the same time."""
 
 EXTERNAL: Final = {"type": "external"}
+
+WISHES: Final = (
+    "no onions",
+    'cut in 8, "well done"\nsauce apart',
+    "ohne Zwiebeln, \u6291\u3048\u3081\u306e\u5869 \U0001f336",
+)
+"""What an agent's customers write: several lines of text, in any script."""
 
 
 async def _accepted(context: MerchantContext) -> str:
@@ -133,6 +141,14 @@ async def _unknown_members(context: MerchantContext) -> str:
     return "accepted"
 
 
+async def _agent_order(context: MerchantContext) -> str:
+    """An agent orders an item several times, each with another note, where a person would write one note."""
+    plain = context.merchant.sample.plain_line
+    order = context.order(*(replace(plain, note=wish) for wish in WISHES), note="Ordered by an assistant.")
+    approved(await context.place(await context.place_message(order)))
+    return f"{len(WISHES)} lines of one item, each with its note"
+
+
 async def _paid_elsewhere(context: MerchantContext) -> str:
     payments = EXTERNAL, {"type": "somethingNew", "reference": "c-1"}
     messages = [await context.place_message(payment=payment) for payment in payments]
@@ -212,6 +228,7 @@ PLACE: Final[Mapping[str, Run[MerchantContext]]] = {
     "refusal-repeated": _refusal_repeated,
     "amounts-kept": _amounts_kept,
     "unknown-members-ignored": _unknown_members,
+    "agent-order": _agent_order,
     "paid-elsewhere": _paid_elsewhere,
     "card-not-echoed": _card_not_echoed,
     "card-declined": _card_declined,
