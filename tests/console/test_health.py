@@ -5,9 +5,11 @@ import subprocess
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 from tests.api.trade import Time, trade
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
@@ -51,7 +53,10 @@ async def test_an_operator_lands_where_orders_stores_in_trouble_and_failing_webh
     counts = [row[1] for row in first.rows("Orders an hour")]
     # Around the end of an hour they are in two.
     assert (len(counts), counts[0], sum(map(int, counts))) == (24, "0", 3)
-    assert "0 in this one" in first.root.all("svg")[0].attributes["aria-label"]
+    charts = [one for one in first.root.all("svg") if "aria-label" in one.attributes]
+    assert [one.attributes["aria-label"] for one in charts] == [
+        f"Orders an hour: at most {max(map(int, counts))} in one"
+    ]
     state, store, _, why = first.rows("Stores in trouble")[0]
     assert (state, store, why) == ("paused", "Test Store", "Out of dough<script>")
     (row,) = first.rows("Failing webhooks")
@@ -60,15 +65,14 @@ async def test_an_operator_lands_where_orders_stores_in_trouble_and_failing_webh
     check_frame(first)
     clock_ahead.ahead = timedelta(hours=3)
     later = await browser.open("/console/health")
-    assert [row[1] for row in later.rows("Orders an hour")][1:] == counts[:-1], "an hour later"
+    assert [row[1] for row in later.rows("Orders an hour")][:-1] == counts[1:], "an hour later"
 
 
 async def test_where_nothing_is_wrong_the_landing_page_says_so(mercato: Service):
     _, first = await enter_as_operator(mercato)
-    assert first.rows("Stores in trouble") == [["No store is unreachable or paused."]]
-    assert first.rows("Failing webhooks") == [["No partner has an address that fails."]]
-    assert "No orders in the last 24 hours." in first.text
-    assert "Orders an hour" not in first.captions
+    assert "No store is unreachable or paused, and no partner has an address that fails." in first.text
+    assert "No orders in the last 48 hours." in first.text
+    assert first.captions == ["Checks"], "no empty tables"
 
 
 async def test_a_past_hour_is_counted_once_and_no_hour_beyond_its_bound(
@@ -82,17 +86,17 @@ async def test_a_past_hour_is_counted_once_and_no_hour_beyond_its_bound(
     counted: list[object] = []
     count = operators._count
 
-    async def spy(tx: Read, at: datetime) -> int:
+    async def spy(tx: Read, wanted: operators.OrderFilter, at: datetime) -> int:
         counted.append(at)
-        return await count(tx, at)
+        return await count(tx, wanted, at)
 
     monkeypatch.setattr(operators, "_count", spy)
-    for expected in (24, 1):
+    for expected in (48, 1):
         counted.clear()
         async with mercato.app.db.read() as tx:
             found = await mercato.app.hourly_orders.look(tx)
         # An hour is counted again for five minutes after its end.
-        assert (len(counted) <= expected + 1, len(found)) == (True, 24)
+        assert (len(counted) <= expected + 1, len(found)) == (True, 48)
         assert max(one.count for one in found) == 1
 
 
@@ -193,3 +197,27 @@ async def test_the_series_has_a_column_for_each_line(mercato: Service):
     page = await browser.open("/console/health")
     columns = msgspec.json.decode(page.root.all(id="traffic")[0].attributes["data-series"])
     assert [len(column) for column in columns] == [1] * 5
+
+
+async def test_what_is_wrong_stands_before_the_chart_and_the_checks_that_are_ok(
+    mercato: Service, shop: MerchantServer
+):
+    browser, first = await enter_as_operator(mercato)
+    assert {row[1] for row in first.rows("Checks")} == {"ok"}
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    await deal.placed()
+    shop.answers["validate"] = _fail
+    for _ in range(3):
+        await deal.front.post("/v1/marketfront/orders/validate", deal.order())
+    await mercato.app.store_health.flush()
+    page = await browser.open("/console/health")
+    assert page.captions[0] == "Stores in trouble"
+    assert page.captions.index("Orders an hour") < page.captions.index("Checks")
+    assert page.rows("Checks")[0][:2] == ["stores", "note"]
+    assert "11.60 USD today" in page.text
+    check_frame(page)
+
+
+async def _fail(_request: Any, _body: bytes) -> web.Response:
+    return web.Response(status=500)

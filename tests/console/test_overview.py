@@ -1,10 +1,12 @@
 """What needs attention, on a merchant's overview."""
 
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from aiohttp import web
+from tests.api.reporting import move
 from tests.api.trade import trade
 from tests.catalog.documents import cafe
 from tests.console.test_screens import HOSTILE, check_frame
@@ -67,6 +69,64 @@ async def test_a_merchant_sees_which_stores_are_closed_by_their_hours_and_when_t
     stranger, page = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert "Stores closed by their hours" not in page.captions
     assert stranger.cookies
+
+
+async def test_today_is_shown_beside_yesterday_with_what_it_came_to(
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
+):
+    deal = await trade(mercato, shop)
+    # At noon, so that no order is of another day.
+    now = mercato.app.clock().replace(hour=12, minute=30, second=0, microsecond=0)
+    for service in (mercato.app, mercato.app.hourly_orders):
+        object.__setattr__(service, "clock" if service is mercato.app else "_now", lambda: now)
+    placed = [await deal.placed() for _ in range(6)]
+    body = {"type": "refund", "amount": "0.80", "reason": "Cold"}
+    path = f"/v1/commerce/orders/{placed[0]['orderId']}/adjustments"
+    assert (await deal.pos.post(path, body, headers={"Idempotency-Key": "a"})).status == 201
+    assert (await deal.update(placed[1], state="cancelled", cancelReason="OTHER")).status == 200
+    moments = (0.1, 0.2, 11, 24.1, 24.2, 13)
+    for order, hours in zip(placed, moments, strict=True):
+        await move(mercato, UUID(order["orderId"]), now - timedelta(hours=hours))
+    browser, page = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open("/console/overview")
+    assert "3 orders today, 2 by this time yesterday" in page.text
+    assert "10.80 USD today" in page.text
+    bars = {row[0]: row[1:] for row in page.rows("Orders an hour, today")}
+    assert len(bars) == 24
+    assert (bars["12:00"], bars["01:00"], bars["23:00"]) == (["2", "2"], ["1", "0"], ["0", "1"])
+    check_frame(page)
+    assert_same = await browser.open(f"/console/reports?from={now.date()}&to={now.date()}")
+    assert assert_same.rows("By day (USD)")[0][-1] == "10.80"
+
+
+async def test_orders_that_a_person_must_accept_stand_first(mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop, webhook=False)
+    path = f"/v1/commerce/stores/{deal.store['storeId']}"
+    assert (await deal.pos.call("PUT", path, {"orderHandling": "manual"})).status == 200
+    order = await deal.placed()
+    browser, page = await enter_as_partner(mercato, deal.pos)
+    assert page.captions[0] == "Orders that wait to be accepted"
+    assert page.ids("Orders that wait to be accepted") == [order["orderId"]]
+    assert "Nothing needs your attention." not in page.text
+    assert (await deal.update(order, status="confirmed")).status == 200
+    page = await browser.open("/console/overview")
+    assert "Orders that wait to be accepted" not in page.captions
+    assert "Nothing needs your attention." in page.text
+    _, other = await enter_as_partner(mercato, deal.front)
+    assert "Orders that wait to be accepted" not in other.captions
+
+
+async def test_equal_failures_are_one_row(mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop)
+    for number in range(3):
+        broken = shop.host(cafe() | {"items": 7}, f"/broken{number}.json")
+        await mercato.run(deal.pos, deal.store["storeId"], broken)
+    shop.answers["validate"] = _fail
+    for _ in range(4):
+        await deal.front.post("/v1/marketfront/orders/validate", deal.order())
+    _, page = await enter_as_partner(mercato, deal.pos)
+    assert ["3 times" in row[0] for row in page.rows("Catalogs that failed")] == [True]
+    assert ["4 times" in row[0] for row in page.rows("Deliveries that failed")] == [True]
 
 
 async def _fail(_request: Any, _body: bytes) -> web.Response:

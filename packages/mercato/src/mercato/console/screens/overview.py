@@ -1,4 +1,4 @@
-"""Overview: what needs attention, refused requests by their code, and the newest orders."""
+"""Overview: what needs somebody, today beside yesterday, refused requests by their code, and the newest orders."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -8,11 +8,24 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mercato.console.hours import Slot, bars_of
 from mercato.console.screen import PARTNERS, Page, Screens, Visit
 from mercato.console.times import say
 from mercato.features.catalogs import operators as catalogs
 from mercato.features.catalogs.operators import RunFilter
-from mercato.features.orders.operators import OrderFilter, count_orders, list_orders
+from mercato.features.orders.operators import (
+    HOUR,
+    HOURS,
+    OrderFilter,
+    OrderSummary,
+    count_orders,
+    list_orders,
+    list_pending,
+    sum_orders,
+)
+from mercato.features.orders.operators import MAX_COUNTED as MAX_HOUR
+from mercato.features.orders.reports import Days, day_of
+from mercato.features.orders.summaries import MAX_SUMMED
 from mercato.features.partners.model import Surface
 from mercato.features.requests.queries import Filter, count_by_code
 from mercato.features.stores import operators as stores
@@ -22,6 +35,7 @@ from mercato.features.webhooks import operators
 from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.features.webhooks.store_health import list_failing_stores_of
 from mercato.platform.db.engine import Read
+from mercato_contract.clock import zone
 from mercato_contract.orders import OrderState
 from mercato_contract.problems import PROBLEMS
 from mercato_contract.stores import StoreStatusValue
@@ -50,22 +64,55 @@ class Closed(Struct, frozen=True):
 async def show_overview(visit: Visit) -> Page:
     partner = visit.session.partner
     assert partner is not None, "a screen of partners"
-    since = visit.app.clock() - RECENT
+    now = visit.app.clock()
+    since = now - RECENT
     all_orders = OrderFilter(
         partner_id=partner.id, surface=visit.session.only_surface, store_id=visit.store_id
     )
-    open_orders, recent = replace(all_orders, state=OrderState.OPEN), replace(all_orders, since=since)
+    open_orders = replace(all_orders, state=OrderState.OPEN)
     async with visit.app.db.read() as tx:
         values = {
             "most": MAX_COUNTED,
             "open": await count_orders(tx, open_orders, most=MAX_COUNTED),
-            "placed": await count_orders(tx, recent, most=MAX_COUNTED),
+            "pending": await _pending(tx, visit, all_orders),
+            **await _today(tx, visit, all_orders, now),
             "orders": await list_orders(tx, all_orders, limit=SHOWN),
             **await _failed(tx, visit, since),
             "refusals": [row async for row in _refusals(tx, visit, since)],
             **await _catalogs_and_stores(tx, visit, since),
         }
     return Page("overview.html", "Overview", values)
+
+
+async def _pending(tx: Read, visit: Visit, wanted: OrderFilter) -> list[OrderSummary]:
+    """Return a merchant's orders that wait for a person to accept them."""
+    if Surface.COMMERCE not in visit.surfaces:
+        return []
+    return await list_pending(tx, replace(wanted, surface=Surface.COMMERCE), limit=SHOWN)
+
+
+async def _today(tx: Read, visit: Visit, wanted: OrderFilter, now: datetime) -> dict[str, Any]:
+    """Return the orders of today by the hour beside yesterday's, how many there were by now, and what they came to."""
+    today = day_of(now, visit.timezone)
+    here, before = (Days(day, day, visit.timezone) for day in (today, today - RECENT))
+    slots = [0] * HOURS, [0] * HOURS
+    for counts, day in zip(slots, (here, before), strict=True):
+        # A day on which clocks change has an hour twice, or lacks one.
+        starts = [day.start + number * HOUR for number in range(-(-(day.end - day.start) // HOUR))]
+        for hour in await visit.app.hourly_orders.count(tx, starts, wanted):
+            counts[hour.at.astimezone(zone(visit.timezone)).hour] += hour.count
+    by_now = replace(wanted, since=before.start, until=before.start + (now - here.start))
+    since = replace(wanted, since=here.start)
+    return {
+        "bars": bars_of(
+            [Slot(f"{number:02}:00", *pair) for number, pair in enumerate(zip(*slots, strict=True))]
+        ),
+        "most_hour": MAX_HOUR,
+        "placed": await count_orders(tx, since, most=MAX_COUNTED),
+        "placed_before": await count_orders(tx, by_now, most=MAX_COUNTED),
+        "money": await sum_orders(tx, since, most=MAX_SUMMED),
+        "most_summed": MAX_SUMMED,
+    }
 
 
 async def _failed(tx: Read, visit: Visit, since: datetime) -> dict[str, Any]:

@@ -59,7 +59,7 @@ MAX_VIEWED: Final = 1_000
 
 
 class OrderFilter(Struct, frozen=True, kw_only=True):
-    """Which orders to list: all that fit. `before` is the last id shown.
+    """Which orders to list: all that fit, placed since an instant and before another. `before` is the last id shown.
 
     `partner_id` is either side's, with `surface` that side's.
     """
@@ -69,6 +69,7 @@ class OrderFilter(Struct, frozen=True, kw_only=True):
     store_id: UUID | None = None
     state: OrderState | None = None
     since: datetime | None = None
+    until: datetime | None = None
     before: UUID | None = None
     view: OrderView | None = None
     now: datetime | None = None
@@ -215,6 +216,8 @@ def _ids(wanted: OrderFilter, limit: int) -> Select[Any]:
         conditions.append(orders.c.state == wanted.state)
     if wanted.since is not None:
         conditions.append(orders.c.id >= first_id(wanted.since))
+    if wanted.until is not None:
+        conditions.append(orders.c.id < first_id(wanted.until))
     if wanted.before is not None:
         conditions.append(orders.c.id < wanted.before)
     if wanted.view is OrderView.SCHEDULED:
@@ -271,17 +274,22 @@ def _summary(row: Row[Any]) -> OrderSummary:
     )
 
 
-# --- how many orders were placed in each hour of the last day ------------------------------------------
+# --- how many orders were placed, and what they came to ------------------------------------------------
 
 HOURS: Final = 24
 
 MAX_COUNTED: Final = 10_000
 """A count of an hour's orders ends here."""
 
-_HOUR: Final = timedelta(hours=1)
+HOUR: Final = timedelta(hours=1)
 
 _SETTLED: Final = timedelta(minutes=5)
 """How long after an hour's end an order of the hour may still be committed."""
+
+_MAX_KEPT: Final = 20_000
+"""Counts of past hours that are kept, of all accounts together."""
+
+_ALL: Final = OrderFilter()
 
 
 class Hour(Struct, frozen=True):
@@ -292,33 +300,61 @@ class Hour(Struct, frozen=True):
 
 
 class HourlyOrders:
-    """Counts orders by hours. Past hours are counted once: orders are never deleted within a day."""
+    """Counts orders by hours. Past hours are counted once: orders are never deleted within two days."""
 
     def __init__(self, now: Clock) -> None:
         self._now = now
-        self._past: dict[datetime, int] = {}
+        self._past: dict[tuple[OrderFilter, datetime], int] = {}
 
     async def look(self, tx: Read) -> list[Hour]:
-        """Return the last 24 hours, the present one last."""
+        """Return the last 48 hours of all partners' orders, the present one last."""
+        present = self._now().replace(minute=0, second=0, microsecond=0)
+        return await self.count(tx, [present - number * HOUR for number in reversed(range(2 * HOURS))])
+
+    async def count(self, tx: Read, hours: Sequence[datetime], wanted: OrderFilter = _ALL) -> list[Hour]:
+        """Return the hours that begin at these instants. Later ones have no orders yet."""
         now = self._now()
-        present = now.replace(minute=0, second=0, microsecond=0)
-        hours = [present - number * _HOUR for number in reversed(range(HOURS))]
-        self._past = {at: count for at, count in self._past.items() if at >= hours[0]}
+        if len(self._past) > _MAX_KEPT:
+            oldest = now - 2 * HOURS * HOUR
+            self._past = {key: count for key, count in self._past.items() if key[1] >= oldest}
+        if len(self._past) > _MAX_KEPT:
+            self._past.clear()
         found = []
         for at in hours:
-            count = self._past.get(at)
+            count = self._past.get((wanted, at)) if at <= now else 0
             if count is None:
-                count = await _count(tx, at)
-                if at + _HOUR + _SETTLED <= now:
-                    self._past[at] = count
+                count = await _count(tx, wanted, at)
+                if at + HOUR + _SETTLED <= now:
+                    self._past[wanted, at] = count
             found.append(Hour(at, count))
         return found
 
 
-async def _count(tx: Read, at: datetime) -> int:
-    ids = select(orders.c.id).where(orders.c.id >= first_id(at), orders.c.id < first_id(at + _HOUR))
-    count: int = await tx.scalar(select(func.count()).select_from(ids.limit(MAX_COUNTED).subquery()))
-    return count
+async def _count(tx: Read, wanted: OrderFilter, at: datetime) -> int:
+    return await count_orders(tx, replace(wanted, since=at, until=at + HOUR), most=MAX_COUNTED)
+
+
+async def sum_orders(tx: Read, wanted: OrderFilter, *, most: int) -> dict[str, str] | None:
+    """Return what the orders that weren't cancelled came to, as decimals by their currency; None if more than `most`.
+
+    It is their totals with all that their merchants changed afterwards.
+    """
+    if await count_orders(tx, wanted, most=most + 1) > most:
+        return None
+    fits = orders.c.id.in_(_ids(wanted, most)), orders.c.state != OrderState.CANCELLED
+    totals = select(orders.c.currency, func.sum(orders.c.total)).where(*fits).group_by(orders.c.currency)
+    sums = {currency: int(total) for currency, total in await tx.all(totals)}
+    changed = select(orders.c.currency, orders.c.adjustments).where(*fits, orders.c.adjustments.is_not(None))
+    for currency, text in await tx.all(changed):
+        sums[currency] += sum(one.difference for one in queries.decode_document("adjustments", text))
+    return {currency: to_text(total, currency) for currency, total in sorted(sums.items())}
+
+
+async def list_pending(tx: Read, wanted: OrderFilter, *, limit: int) -> list[OrderSummary]:
+    """Return the orders that wait for a person to accept them, the oldest first, of the newest that are open."""
+    newest = _ids(replace(wanted, state=OrderState.OPEN), MAX_VIEWED)
+    query = _SUMMARY.where(orders.c.id.in_(newest), orders.c.answer == StoreAnswer.PENDING)
+    return [_summary(row) for row in await tx.all(query.order_by(orders.c.id).limit(limit))]
 
 
 # --- who is notified ------------------------------------------------------------------------------

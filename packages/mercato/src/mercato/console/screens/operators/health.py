@@ -5,18 +5,21 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
+from mercato.console.hours import Slot, bars_of
 from mercato.console.screen import OPERATORS, Page, Screens, Visit
 from mercato.console.store_states import StoreState, find_states
-from mercato.features.doctor import Check, Remedy, checks
-from mercato.features.orders.operators import MAX_COUNTED, Hour
+from mercato.features.doctor import Check, Remedy, State, checks
+from mercato.features.orders.operators import HOURS, MAX_COUNTED, Hour, OrderFilter, sum_orders
+from mercato.features.orders.reports import Days, day_of
+from mercato.features.orders.summaries import MAX_SUMMED
 from mercato.features.stores.operators import StoreFilter, StoreSummary, list_stores, list_stores_of
 from mercato.features.webhooks.endpoint_health import list_disabled, list_failing
 from mercato.features.webhooks.store_health import list_failing_stores
 from mercato.platform.db.engine import Read
 from mercato.platform.telemetry.metrics import Interval
+from mercato_contract.clock import zone
 from mercato_contract.stores import StoreStatusValue
 from mercato_outbound.guard import origin_of
 
@@ -50,20 +53,15 @@ _REMEDIES: Final = {
 """What to do about a check, where a page or a command does it."""
 
 
-class Bar(Struct, frozen=True):
-    """An hour in the chart of orders: its height in hundredths of the highest."""
-
-    at: datetime
-    count: int
-    height: int
-
-
 @screens.get("health")
 async def show_health(visit: Visit) -> Page:
     app = visit.app
     async with app.db.read() as tx:
         found = [_in_words(check) async for check in checks(tx, app.settings)]
         hours = await app.hourly_orders.look(tx)
+        today = day_of(app.clock(), visit.timezone)
+        since = Days(today, today, visit.timezone).start
+        money = await sum_orders(tx, OrderFilter(since=since), most=MAX_SUMMED)
         troubled = await _troubled(tx, app.clock())
         # Only origins: the rest of an address may grant access.
         failing = [
@@ -75,9 +73,12 @@ async def show_health(visit: Visit) -> Page:
             for endpoint in await list_disabled(tx, limit=SHOWN)
         ]
     values = {
-        "checks": found,
+        # What needs somebody first.
+        "checks": sorted(found, key=lambda check: check.state is State.OK),
+        "money": money,
+        "most_summed": MAX_SUMMED,
         "places": _PLACES,
-        "bars": _bars(hours),
+        "bars": bars_of(_slots(hours, visit.timezone)),
         "most_orders": MAX_COUNTED,
         "troubled": troubled,
         "failing": failing,
@@ -87,9 +88,12 @@ async def show_health(visit: Visit) -> Page:
     return Page("health.html", "Health", values | await _traffic(visit))
 
 
-def _bars(hours: Sequence[Hour]) -> list[Bar]:
-    highest = max(1, *(hour.count for hour in hours))
-    return [Bar(hour.at, hour.count, -(-100 * hour.count // highest)) for hour in hours]
+def _slots(hours: Sequence[Hour], timezone: str) -> list[Slot]:
+    """Return the last 24 of 48 hours, each beside the one a day before."""
+    return [
+        Slot(hour.at.astimezone(zone(timezone)).strftime("%H:%M"), hour.count, before.count)
+        for before, hour in zip(hours, hours[HOURS:], strict=False)
+    ]
 
 
 async def _troubled(tx: Read, now: datetime) -> list[tuple[StoreSummary, StoreState]]:
