@@ -201,3 +201,36 @@ def test_the_template_to_download_is_the_one_that_the_command_writes(tmp_path: P
         assert old.namelist() == new.namelist()
         for name in set(old.namelist()) - {"docProps/core.xml"}:
             assert old.read(name) == new.read(name), name
+
+
+MORNING = {"dayOfWeek": "Monday", "start": "08:00:00", "end": "11:00:00"}
+NIGHT = {"dayOfWeek": "Friday", "start": "18:00:00", "end": "00:00:00"}
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("catalogs", "kept"),
+    [
+        ([[MORNING, NIGHT]], [MORNING, NIGHT]),
+        ([[MORNING], [MORNING]], [MORNING]),
+        ([[]], []),
+        ([[MORNING], [NIGHT]], None),
+    ],
+)
+async def test_a_menu_keeps_the_hours_of_the_one_before(
+    mercato: Service, pos: Client, shop: MerchantServer, catalogs: Any, kept: Any
+):
+    named = {
+        f"c{number}": {"name": "Menu", "sectionIds": ["s1"], "availability": windows}
+        for number, windows in enumerate(catalogs)
+    }
+    store = await mercato.live(pos, shop.host(CATALOG | {"catalogs": named}))
+    browser, _ = await enter_as_partner(mercato, pos)
+    page = await upload(browser, csv_of(priced(1)), "m.csv", storeId=store["name"])
+    assert ("catalogs have different hours" in page.text) is (kept is None)
+    served = await published(mercato, pos, store, await browser.press(page, "Publish"))
+    [catalog] = served["catalogs"].values()
+    if kept is None:
+        assert len(catalog["availability"]) == 7
+    else:
+        assert catalog["availability"] == kept

@@ -25,6 +25,7 @@ ERRORS = ROOT / "docs/reference/errors.md"
 PAGES = (
     "check-a-catalog.md",
     "import-a-menu.md",
+    "publish-a-spreadsheet.md",
     "examine-a-url.md",
     "host-a-catalog.md",
     "replace-a-catalog.md",

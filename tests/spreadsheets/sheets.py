@@ -27,7 +27,9 @@ _ODS = """<?xml version="1.0" encoding="UTF-8"?>
 
 def csv_of(rows: Rows, *, delimiter: str = ",", encoding: str = "utf-8", end: str = "\r\n") -> bytes:
     text = io.StringIO(newline="")
-    csv.writer(text, delimiter=delimiter, lineterminator=end).writerows(rows)
+    # Python's writer doesn't quote a line feed that doesn't end a row; spreadsheet programs do.
+    quoting: Any = csv.QUOTE_ALL if end == "\r" else csv.QUOTE_MINIMAL
+    csv.writer(text, delimiter=delimiter, lineterminator=end, quoting=quoting).writerows(rows)
     return text.getvalue().encode(encoding)
 
 

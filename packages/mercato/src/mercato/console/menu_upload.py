@@ -20,6 +20,7 @@ from mercato.features.catalogs.menu_files import (
     SheetOptions,
 )
 from mercato.services import Services
+from mercato_catalog.model import Windows
 from mercato_contract.wire import Wire
 
 MAX_UPLOAD: Final = MAX_FILE + 64 * 1024
@@ -80,15 +81,22 @@ class LossGroup(Struct, frozen=True):
 
 
 async def read_menu(
-    app: Services, parts: Mapping[str, Part], fields: MenuFields, *, partner_id: UUID, default_currency: str
+    app: Services,
+    parts: Mapping[str, Part],
+    fields: MenuFields,
+    *,
+    partner_id: UUID,
+    default_currency: str,
+    hours: Windows | None = None,
 ) -> SheetMenu:
-    """Read the menu of a form that has one. Raises RateLimited."""
+    """Read the menu of a form that has one, available in these hours. Raises RateLimited."""
     options = SheetOptions(
         default_currency=default_currency,
         currency=fields.currency,
         decimal=fields.decimal,
         delimiter=fields.delimiter,
         encoding=fields.encoding,
+        hours=hours,
     )
     choices = parts.get(CHOICES)
     return await app.menu_files.read(

@@ -60,11 +60,16 @@ SARIF_SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 
-catalog = group("catalog", "Catalogs: lint, diff, show, import.")
+catalog = group("catalog", "Catalogs: lint, diff, show, import, template.")
 catalog.command(
-    "mercato_tools.cli.catalog_imports:import_",
+    "mercato_tools.cli.catalog_imports:imports",
     name="import",
-    help="Turn a menu of another format into a CatalogSet.",
+    help="Turn a spreadsheet, or a menu of another format, into a CatalogSet.",
+)
+catalog.command(
+    "mercato_tools.cli.sheet_imports:template",
+    name="template",
+    help="Write a spreadsheet to begin with, with examples.",
 )
 
 Onboarding = Annotated[

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,11 +15,12 @@ from mercato_contract.texts import count_of
 from mercato_contract.wire import as_json
 from mercato_tools.cli import FAILED, UnusableError
 from mercato_tools.cli.inputs import STANDARD_INPUT, read_valid_document, settings, why_not
-from mercato_tools.cli.options import Source
+from mercato_tools.cli.options import Source, group
 from mercato_tools.cli.output import note, sanitize, wrap
 from mercato_tools.imports.convert import Imported, UnknownCurrencyError, convert
-from mercato_tools.imports.draft import ImportOptions
+from mercato_tools.imports.draft import ImportOptions, Loss
 from mercato_tools.lint import lint
+from mercato_tools.settings import IngestSettings
 
 SHOWN: Final = 3
 """Pointers shown per kind of loss."""
@@ -35,6 +37,15 @@ class Format(StrEnum):
     SQUARE = "square"
 
 
+imports = group("import", "Turn a spreadsheet, or a menu of another format, into a CatalogSet.")
+imports.command(
+    "mercato_tools.cli.sheet_imports:csv",
+    name="csv",
+    help="Turn a spreadsheet (CSV, XLSX, ODS) into a CatalogSet.",
+)
+
+
+@imports.default
 def import_(
     file: Source,
     /,
@@ -65,18 +76,23 @@ def import_(
         now=clock.now(),
     )
     made = _convert(read_valid_document(file, bounds).body, from_, options)
-    # A conversion should never produce what an ingest refuses.
-    found, _ = lint(made.document, default_currency=bounds.default_currency, max_bytes=bounds.pull_bytes)
+    is_valid = check(made.document, bounds)
+    write(output, made.document)
+    if report is None:
+        print_losses(made.losses, made.count)
+    else:
+        write(report, as_json({"count": made.count, "losses": made.losses}) + b"\n")
+        note(f"{count_of(made.count, 'loss', 'losses')}: see {sanitize(report)}")
+    return 0 if is_valid else FAILED
+
+
+def check(document: bytes, bounds: IngestSettings) -> bool:
+    """Return whether an ingest takes the result, and print why it doesn't: that would be a bug of the conversion."""
+    found, _ = lint(document, default_currency=bounds.default_currency, max_bytes=bounds.pull_bytes)
     for error in found.errors[:MAX_FAULTS]:
         note("\n".join(wrap(f"The result is not valid: {error.message}")))
         note(f"  at {sanitize(error.path)}")
-    _write(output, made.document)
-    if report is None:
-        _print_losses(made)
-    else:
-        _write(report, as_json({"count": made.count, "losses": made.losses}) + b"\n")
-        note(f"{count_of(made.count, 'loss', 'losses')}: see {sanitize(report)}")
-    return 0 if found.valid else FAILED
+    return found.valid
 
 
 def _convert(document: bytes, form: Format, options: ImportOptions) -> Imported:
@@ -99,7 +115,8 @@ def _convert(document: bytes, form: Format, options: ImportOptions) -> Imported:
         raise UnusableError("\n".join(lines)) from None
 
 
-def _write(name: str | None, content: bytes) -> None:
+def write(name: str | None, content: bytes) -> None:
+    """Write a file, or to standard output without a name. Raises UnusableError."""
     if name is None or name == STANDARD_INPUT:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -114,19 +131,19 @@ def _write(name: str | None, content: bytes) -> None:
         raise UnusableError(f"{name} cannot be written: {why_not(error)}.") from None
 
 
-def _print_losses(made: Imported) -> None:
-    """Print the losses, one line per message with its count."""
+def print_losses(losses: Sequence[Loss], count: int) -> None:
+    """Print the losses that are listed, one line per message with its count; `count` is of all."""
     alike: dict[str, list[str]] = {}
-    for loss in made.losses:
+    for loss in losses:
         alike.setdefault(f"{loss.kind.value}: {loss.message}", []).append(loss.path)
     for message, paths in alike.items():
         times = "" if len(paths) == 1 else f" ({len(paths):,} times)"
         note("\n".join(wrap(f"{message}{times}", indent="  ")))
         for path in filter(None, paths[:SHOWN]):
             note(f"  at {sanitize(path)}")
-    listed = "" if made.count == len(made.losses) else f" The first {len(made.losses):,} are listed."
+    listed = "" if count == len(losses) else f" The first {len(losses):,} are listed."
     note(
-        f"{count_of(made.count, 'loss', 'losses')}.{listed} For programs: --report FILE"
-        if made.count
+        f"{count_of(count, 'loss', 'losses')}.{listed} For programs: --report FILE"
+        if count
         else "Nothing was lost."
     )

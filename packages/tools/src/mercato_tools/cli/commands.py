@@ -14,7 +14,7 @@ TOOLS: Final = (
     Command("webhooks", "mercato_tools.cli.signatures:webhooks", "Webhooks: explain a signature."),
     Command("listen", "mercato_tools.cli.listen:listen", "Receive webhooks, verify and forward them."),
     Command("mcp", "mercato_tools.cli.mcp:mcp", "For AI agents: pass messages of stdio on to a service."),
-    Command("catalog", "mercato_tools.cli.catalog:catalog", "Catalogs: lint, diff, show, import."),
+    Command("catalog", "mercato_tools.cli.catalog:catalog", "Catalogs: lint, diff, show, import, template."),
     Command("price", "mercato_tools.cli.verify:price", "Prices: verify an order's."),
     Command("url", "mercato_tools.cli.verify:url", "URLs: doctor."),
     Command("certify", "mercato_tools.cli.certify:certify", "Certify a merchant."),

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from mercato_catalog.model import DAY_SECONDS, DAYS
+from mercato_catalog.model import DAY_SECONDS, DAYS, Windows
 from mercato_catalog.validation.document import CatalogRow, GroupRow, ItemRow, Row, SectionRow
 from mercato_catalog.validation.findings import clean
 from mercato_catalog.validation.references import MAX_UNITS, find_cycles
@@ -114,6 +114,16 @@ def windows(day: int, start: str, end: str, at: str, losses: Losses) -> Sequence
     if first < (last or DAY_SECONDS):
         return (_window(day, first, last or DAY_SECONDS),)
     return _window(day, first, DAY_SECONDS), _window((day + 1) % len(DAYS), 0, last)
+
+
+def windows_of(spans: Windows) -> list[Window]:
+    """Return the windows of spans in seconds of the week, which begins on Sunday; one across midnight is several."""
+    found = []
+    for start, end in spans:
+        for day in range(start // DAY_SECONDS, -(-end // DAY_SECONDS)):
+            first, last = max(start - day * DAY_SECONDS, 0), min(end - day * DAY_SECONDS, DAY_SECONDS)
+            found.append(_window(day, first, last))
+    return found
 
 
 def _window(day: int, start: int, end: int) -> Window:

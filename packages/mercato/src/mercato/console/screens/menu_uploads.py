@@ -7,7 +7,15 @@ from uuid import UUID
 from mercato.console import menu_upload
 from mercato.console.catalog_changes import changes_of
 from mercato.console.filters import Filters, read_filters, store_of
-from mercato.console.menu_upload import MAX_ITEMS, MAX_UPLOAD, MENU, NO_FILE, MenuFields, group_losses
+from mercato.console.menu_upload import (
+    MAX_ITEMS,
+    MAX_UPLOAD,
+    MENU,
+    NO_FILE,
+    LossGroup,
+    MenuFields,
+    group_losses,
+)
 from mercato.console.screen import MERCHANTS, Done, Page, Screens, Visit
 from mercato.features.catalogs.dry_run import Subject
 from mercato.features.catalogs.menu_files import SheetMenu
@@ -20,6 +28,7 @@ from mercato_contract.wire import Wire
 
 screens: Final = Screens(MERCHANTS)
 
+_HOURS_DIFFER: Final = "The store's catalogs have different hours now. This menu is available at all times."
 _NO_STORE: Final = "Choose the store whose menu it is, by its name or id."
 
 
@@ -52,11 +61,21 @@ async def read_upload(visit: Visit) -> Page:
         if store is None or fields.faults:
             return _page(fields, status=422)
         served = await app.compiled.get(store.catalog_set_id)
+        # A spreadsheet says no hours: the menu keeps those that the store's catalogs have in common.
+        spans = {one.windows for one in served.catalogs or ()}
         made = await menu_upload.read_menu(
-            app, parts, fields.query, partner_id=caller.partner_id, default_currency=served.currency
+            app,
+            parts,
+            fields.query,
+            partner_id=caller.partner_id,
+            default_currency=served.currency,
+            hours=next(iter(spans)) if len(spans) == 1 else None,
         )
         name = parts[MENU].filename
-    values: dict[str, Any] = {"made": made, "store": store, "file": name, "losses": group_losses(made)}
+    losses = group_losses(made)
+    if len(spans) > 1:
+        losses.append(LossGroup(_HOURS_DIFFER, 1, ()))
+    values: dict[str, Any] = {"made": made, "store": store, "file": name, "losses": losses}
     if made.document is None:
         return _page(fields, values, status=422)
     checked = await _check(visit, store, made)

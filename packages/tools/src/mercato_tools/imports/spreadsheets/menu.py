@@ -6,10 +6,11 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct, field
 
+from mercato_catalog.model import Windows
 from mercato_catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.wire import Wire
-from mercato_tools.imports.draft import Draft, Ref
+from mercato_tools.imports.draft import Draft, Ref, windows_of
 
 SOURCE: Final = "csv"
 """What the ids of spreadsheets are derived from, beside names: a CSV file and a workbook give the same ones."""
@@ -84,16 +85,19 @@ class Menu(Struct):
     groups: dict[str, Group] = field(default_factory=dict)
     items: dict[tuple[str, str], Item] = field(default_factory=dict)
 
-    def fill(self, draft: Draft, *, sheet: str, choices: str) -> None:
+    def fill(self, draft: Draft, *, sheet: str, choices: str, hours: Windows | None) -> None:
         """Add everything to the draft. `sheet` and `choices` are the names of the sheets, for losses."""
         below = self._fill_items(draft, f"/{sheet}")
         for key, group in self.groups.items():
             _fill_group(draft, key, group, f"/{choices}")
         for key, section in self.sections.items():
-            row = SectionRow(name=section.name, description=section.description, image_url=section.image)
-            draft.section(key, row, below[key], at=f"/{sheet}/{section.row}")
+            of_section = SectionRow(
+                name=section.name, description=section.description, image_url=section.image
+            )
+            draft.section(key, of_section, below[key], at=f"/{sheet}/{section.row}")
         listed = [Ref(key, f"/{sheet}") for key in self.sections]
-        draft.catalog("catalog", CatalogRow(name="Menu"), listed, at=f"/{sheet}")
+        row = CatalogRow(name="Menu", availability=None if hours is None else windows_of(hours))
+        draft.catalog("catalog", row, listed, at=f"/{sheet}")
 
     def _fill_items(self, draft: Draft, at: str) -> dict[str, list[Ref]]:
         """Add the items; return those of each section."""

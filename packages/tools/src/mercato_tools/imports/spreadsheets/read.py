@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from mercato_catalog.model import Windows
 from mercato_catalog.validation.references import MAX_UNITS
 from mercato_contract.decoding.checks import uri_fault
 from mercato_contract.money import find_scale
@@ -49,13 +50,17 @@ _UNTOLD_CURRENCY: Final = "The file names no currency, so {} is used. Set anothe
 
 
 class SheetOptions(Struct, frozen=True, kw_only=True):
-    """What the file doesn't say, or what is to be read otherwise. None: as the file shows it."""
+    """What the file doesn't say, or what is to be read otherwise. None: as the file shows it.
+
+    `hours` are when the menu is available, in seconds of the week from Sunday; None: always.
+    """
 
     default_currency: str
     currency: str | None = None
     decimal: DecimalMark | None = None
     delimiter: Delimiter | None = None
     encoding: Encoding | None = None
+    hours: Windows | None = None
 
 
 class SheetMenu(Struct, frozen=True, kw_only=True):
@@ -102,11 +107,11 @@ class _Reader:
         self._misses_choices = False
         self._prices: Prices
 
-    def read(self, menu: SheetFile, choices: SheetFile | None) -> tuple[bytes, SheetSummary] | None:
+    def read(self, file: SheetFile, second: SheetFile | None) -> tuple[bytes, SheetSummary] | None:
         """Return the CatalogSet and its summary; None if there are faults."""
         options = self._options
         pages = Pages(self.faults, self.losses, delimiter=options.delimiter, encoding=options.encoding)
-        page, offered = pages.find(menu, choices)
+        page, offered = pages.find(file, second)
         if page is None:
             return None
         cells = [line.cells.get("price") for one in (page, offered) if one is not None for line in one.lines]
@@ -127,7 +132,8 @@ class _Reader:
         if self.faults.count:
             return None
         draft = Draft(source=SOURCE, currency=currency, scale=scale, losses=self.losses)
-        self._menu.fill(draft, sheet=page.name, choices=CHOICES.name if offered is None else offered.name)
+        choices = CHOICES.name if offered is None else offered.name
+        self._menu.fill(draft, sheet=page.name, choices=choices, hours=options.hours)
         return draft.finish(), self._menu.summary(currency, scale)
 
     def _currency(self, cells: Sequence[Cell]) -> str:
