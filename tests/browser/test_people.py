@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.api.trade import trade
 from tests.browser.test_passkeys import plugged
-from tests.browser.test_screens import faults_of, sign_in
+from tests.browser.test_screens import faults_of, open_menu, sign_in
 from tests.console.visiting import operator_link, partner_link
 from tests.service import MerchantServer, Service
 
@@ -24,6 +24,7 @@ async def test_a_manager_is_invited_signs_in_by_passkey_pauses_a_store_and_sells
     await page.set_viewport_size({"width": width, "height": 900})
     await plugged(page)
     await sign_in(page, (await partner_link(deal.pos)).replace("127.0.0.1", "localhost"))
+    await open_menu(page)
     await page.get_by_role("link", name="People", exact=True).click()
     await check(page, f"people-none-{scheme}-{width}")
     await page.get_by_role("textbox", name="Name").fill("Anna Smith")
@@ -34,6 +35,7 @@ async def test_a_manager_is_invited_signs_in_by_passkey_pauses_a_store_and_sells
     await page.get_by_role("link", name="Back to People", exact=True).click()
     await page.get_by_role("cell", name="invited until").wait_for()
     await check(page, f"people-{scheme}-{width}")
+    await open_menu(page)
     await page.get_by_role("button", name="Sign out", exact=True).click()
 
     assert link.startswith(base)
@@ -42,6 +44,7 @@ async def test_a_manager_is_invited_signs_in_by_passkey_pauses_a_store_and_sells
     await page.get_by_role("textbox", name="Name").fill("Phone")
     await page.get_by_role("button", name="Add passkey", exact=True).click()
     await page.get_by_role("status").get_by_text("You are signed in").wait_for()
+    await open_menu(page)
     await page.get_by_role("button", name="Sign out", exact=True).click()
     await page.goto(link)
     await page.get_by_role("heading", level=1, name="This link has been used").wait_for()
@@ -81,6 +84,7 @@ async def test_support_of_the_operator_asks_for_a_customer_and_the_audit_trail_s
     await page.get_by_role("combobox", name="Role").select_option(label="Support")
     await page.get_by_role("button", name="Invite person", exact=True).click()
     link = await page.get_by_role("region", name="Shown once").locator("code").inner_text()
+    await open_menu(page)
     await page.get_by_role("button", name="Sign out", exact=True).click()
     await page.goto(link)
     await page.get_by_role("textbox", name="Name").fill("Laptop")

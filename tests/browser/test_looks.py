@@ -1,0 +1,134 @@
+"""What every page has in a browser: keys for the search, a menu, a font, paper, and rows that lead somewhere."""
+
+from typing import Any
+
+import pytest
+from tests.api.trade import trade
+from tests.browser.accessibility import violations, widest
+from tests.browser.test_screens import sign_in
+from tests.console.visiting import partner_link
+from tests.service import MerchantServer, Service
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_slash_and_ctrl_k_lead_to_the_search_but_not_while_somebody_types(
+    page: Any, mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    await sign_in(page, await partner_link(deal.pos))
+    await page.goto(f"{mercato.base}/console/orders")
+    search = page.get_by_role("searchbox")
+    for keys in ("/", "Control+k"):
+        await page.locator("main").focus()
+        await page.keyboard.press(keys)
+        assert await search.evaluate("field => field === document.activeElement"), keys
+        assert await search.input_value() == ""
+    assert (await search.bounding_box())["width"] >= 360
+    store = page.get_by_label("Store", exact=True)
+    await store.focus()
+    await page.keyboard.type("a/b")
+    assert await store.input_value() == "a/b"
+    await page.keyboard.press("Control+k")
+    assert await search.evaluate("field => field === document.activeElement")
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_a_small_window_has_the_navigation_behind_a_button(
+    chromium: Any, mercato: Service, shop: MerchantServer, scripts: bool
+):
+    deal = await trade(mercato, shop)
+    context = await chromium.new_context(java_script_enabled=scripts, viewport={"width": 360, "height": 780})
+    page = await context.new_page()
+    await sign_in(page, await partner_link(deal.pos))
+    navigation = page.get_by_role("navigation", name="Console")
+    assert not await navigation.is_visible()
+    await page.get_by_role("button", name="Menu", exact=True).click()
+    if scripts:
+        assert await violations(page) == []
+        assert await widest(page) <= 0
+    await navigation.get_by_role("link", name="Stores", exact=True).click()
+    await page.get_by_role("heading", name="Stores", exact=True).wait_for()
+    await page.set_viewport_size({"width": 1280, "height": 900})
+    assert await navigation.is_visible()
+    assert not await page.get_by_role("button", name="Menu", exact=True).is_visible()
+    await context.close()
+
+
+async def test_pages_have_a_font_of_their_own_with_figures_of_one_width(
+    page: Any, mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    await deal.placed()
+    await sign_in(page, await partner_link(deal.pos))
+    await page.goto(f"{mercato.base}/console/orders")
+    assert await page.evaluate("document.fonts.ready.then(() => document.fonts.check('14px Inter'))")
+    widths = await page.locator("td.number").first.evaluate(
+        """cell => ['11111', '00000'].map(text => {
+             const one = cell.appendChild(document.createElement('span'));
+             one.textContent = text;
+             return one.getBoundingClientRect().width;
+           })"""
+    )
+    assert widths[0] == widths[1]
+
+
+async def test_a_click_anywhere_in_a_row_opens_its_order_and_its_other_links_stay_links(
+    page: Any, mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    order = await deal.placed()
+    await sign_in(page, await partner_link(deal.pos))
+    await page.goto(f"{mercato.base}/console/orders")
+    total = await page.get_by_role("table", name="Orders").get_by_role("cell", name="5.80 USD").bounding_box()
+    await page.mouse.click(total["x"] + total["width"] / 2, total["y"] + total["height"] / 2)
+    await page.wait_for_url(f"**/console/orders/{order['orderId']}")
+    await page.goto(f"{mercato.base}/console/orders")
+    await page.get_by_role("table", name="Orders").get_by_role("link", name="Test Store").click()
+    await page.wait_for_url(f"**/console/stores/{deal.store['storeId']}")
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1100), ("light", 360)])
+async def test_an_orders_page_fits_and_has_its_money_beside_its_items_where_there_is_room(
+    page: Any, mercato: Service, shop: MerchantServer, scheme: str, width: int
+):
+    deal = await trade(mercato, shop)
+    order = await deal.placed()
+    await page.emulate_media(color_scheme=scheme)
+    await page.set_viewport_size({"width": width, "height": 900})
+    await sign_in(page, await partner_link(deal.pos))
+    await page.goto(f"{mercato.base}/console/orders/{order['orderId']}")
+    items = await page.get_by_role("region", name="Items").bounding_box()
+    amounts = await page.get_by_role("region", name="Amounts").bounding_box()
+    assert (amounts["x"] >= items["x"] + items["width"]) == (width >= 1100)
+    assert await violations(page) == []
+    assert await widest(page) <= 0
+
+
+async def test_what_somebody_unfolded_stays_open_when_an_order_refreshes_itself(
+    page: Any, mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    order = await deal.placed()
+    await sign_in(page, await partner_link(deal.pos))
+    await page.clock.install()
+    await page.goto(f"{mercato.base}/console/orders/{order['orderId']}")
+    events = page.get_by_role("region", name="Events")
+    await events.locator("summary").click()
+    assert (await deal.update(order, status="preparing")).status == 200
+    await page.clock.run_for(10_500)
+    await events.get_by_text("In preparation").wait_for()
+    assert await events.locator("details").evaluate("one => one.open")
+
+
+async def test_on_paper_there_is_the_order_alone(page: Any, mercato: Service, shop: MerchantServer):
+    deal = await trade(mercato, shop)
+    order = await deal.placed()
+    await sign_in(page, await partner_link(deal.pos))
+    await page.goto(f"{mercato.base}/console/orders/{order['orderId']}")
+    await page.emulate_media(media="print")
+    for hidden in ("Cancel order", "Sign out", "Copy"):
+        assert not await page.get_by_text(hidden, exact=True).first.is_visible(), hidden
+    assert not await page.get_by_role("searchbox").is_visible()
+    for name in ("Items", "Amounts", "Timeline"):
+        assert await page.get_by_role("table", name=name).is_visible(), name
