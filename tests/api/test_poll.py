@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.api.test_order_handling import asked, handled
 from tests.api.trade import Trade, trade
 from tests.service import MerchantServer, Service
 from tests.waiting import PATIENCE
@@ -21,8 +22,9 @@ from mercato_outbound.guard import AddressPolicy
 from mercato_outbound.results import Options
 from mercato_tools.cli import UnusableError
 from mercato_tools.cli import main as cli
+from mercato_tools.cli.order_lines import sentences_of
 from mercato_tools.cli.poll import Poller, body_of, read_cursor, surface_of
-from mercato_tools.cli.received import ReceivedWebhook
+from mercato_tools.cli.received import ReceivedWebhook, lines_of
 
 SECRET = new_secret(b"\xfb".__mul__)
 
@@ -183,3 +185,43 @@ async def test_the_body_is_the_one_that_deliveries_sign(here: Trade):
     async with AsyncClient(here.mercato.base, here.front.key) as client:
         page = await client.list_marketfront_events()
     assert {body_of(event) for event in page.events} == {body}
+
+
+async def test_a_merchant_reads_each_order_and_what_to_do_next(mercato: Service, shop: MerchantServer):
+    manual = await trade(mercato, shop, webhook=False)
+    await handled(manual, orderHandling="manual")
+    order = await asked(manual)
+    await manual.update(order, cancellation={"accepted": False})
+    await manual.update(order, status="ready", partnerOrderId="T-65")
+    await manual.update(order, state="cancelled", cancelReason="Out of dough")
+    path = f"POST /v1/commerce/orders/{order['orderId']}/status"
+    number = order["orderId"][-5:].upper()
+    found = [
+        one for one in await poll(manual, key=manual.pos.key, oldest=True, count=6) if "order" in one.type
+    ]
+    read = [" ".join(" ".join(lines_of(one)[1:]).split()) for one in found]
+    what = "2 items, 5.80 USD"
+    expected = [
+        f'Order {number}: {what}, pending. Accept it: {path} {{"status": "confirmed"}}; or refuse it',
+        f"Order {number}: {what}, confirmed.",
+        f"Order {number}: {what}, confirmed. The storefront asks to cancel it (CHANGED_MIND). Decide: {path}",
+        f"Order {number}: {what}, confirmed.",
+        f'Order T-65: {what}, ready. Once it is handed over: {path} {{"state": "completed"}}.',
+        f"Order T-65: {what}, cancelled. Don't make it: Out of dough.",
+    ]
+    assert len(read) == len(expected)
+    for line, begins in zip(read, expected, strict=True):
+        assert line.startswith(begins), line
+
+
+async def test_a_storefront_reads_its_order_without_a_merchants_next_step(here: Trade):
+    await here.placed()
+    [one] = await poll(here, count=1, oldest=True)
+    assert list(sentences_of(one.type, one.body)) == ["Order A-1: 2 items, 5.80 USD, pending."]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff", b"[]", b"{}", b'{"data": {"order": {"orderId": 1}}}', b"[" * 9_999]
+)
+def test_an_event_of_another_shape_has_no_order_to_read(body: bytes):
+    assert list(sentences_of("order.created", body)) == []

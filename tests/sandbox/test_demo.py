@@ -143,7 +143,11 @@ async def test_keep_leaves_it_running_until_ctrl_c_ends_it_with_0(tmp_path: Path
         )
         out, _ = await shell.communicate()
         assert (shell.returncode, out[:1]) == (0, b"{"), command
-    await shows_its_story(re.findall(r"^  the \w+ +(http\S+/console/links/\S+)$", text, re.MULTILINE))
+    board = re.search(r"^  (http\S+/console/board\S+)$", text, re.MULTILINE)
+    assert board is not None
+    await shows_its_story(
+        re.findall(r"^  the \w+ +(http\S+/console/links/\S+)$", text, re.MULTILINE), board[1]
+    )
     await is_cooked(dict(re.findall(r"^export (\w+)=(\S+)$", text, re.MULTILINE)))
     process.send_signal(signal.SIGINT)
     async with asyncio.timeout(GENEROUS):
@@ -153,8 +157,11 @@ async def test_keep_leaves_it_running_until_ctrl_c_ends_it_with_0(tmp_path: Path
     assert left_in(tmp_path) == []
 
 
-async def shows_its_story(links: list[str]) -> None:
-    """Sign in with the links of the merchant, the storefront and the operator; each finds the orders."""
+async def shows_its_story(links: list[str], board: str) -> None:
+    """Sign in with the links of the merchant, the storefront and the operator; each finds the orders.
+
+    The merchant has two of them on the board.
+    """
     assert len(links) == 3
     async with aiohttp.ClientSession() as session, asyncio.timeout(GENEROUS):
         for link in links:
@@ -162,13 +169,16 @@ async def shows_its_story(links: list[str]) -> None:
             await browser.press(await browser.open(link), "Continue")
             page = await browser.open("/console/orders")
             assert (page.heading, len(page.rows("Orders")) > 3) == ("Orders", True)
+            if link == links[0]:
+                waiting = await browser.open(board)
+                assert waiting.buttons.count("Refuse") == 2
 
 
 async def is_cooked(shell: dict[str, str]) -> None:
     """Place an order like an existing one; the running merchant completes it."""
     async with aiohttp.ClientSession() as session, asyncio.timeout(GENEROUS):
         pos, shop = (Caller(shell["URL"], shell[name], session) for name in ("KEY", "SHOP_KEY"))
-        [like] = (await pos.get("/v1/commerce/orders?limit=1")).json()["orders"]
+        [like] = (await pos.get("/v1/commerce/orders?state=completed&limit=1")).json()["orders"]
         order = {name: like[name] for name in ("cart", "clientContext", "fulfillment")}
         reply = await shop.post("/v1/marketfront/orders/place", order, Idempotency_Key="mine")
         path = f"/v1/marketfront/orders/{reply.expect(201, 'It is not placed')['orderId']}"

@@ -13,11 +13,13 @@ import aiohttp
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
+from mercato.local.demo.board import leave_orders
 from mercato.local.demo.context import DemoContext, ProofFailed
 from mercato.local.demo.merchant import run_demo
 from mercato_client.testing.caller import Caller
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.order_simulator import OrderSimulator
+from mercato_client.testing.shops import GROCERY
 from mercato_client.testing.storefront import StorefrontDouble
 from mercato_tools.cli import FAILED, INTERRUPTED
 
@@ -107,7 +109,7 @@ def demo(*, keep: bool = False) -> int:
     in a temporary directory, and the ports are free ones.
 
     Args:
-        keep: Keep the server running at the end, to explore it.
+        keep: Keep the server running at the end, to explore it, with two orders on the board.
 
     """
     import uvloop
@@ -154,7 +156,8 @@ async def _tell(display: DemoDisplay, *, keep: bool) -> int:
             return FAILED
         display.note(f"All {len(context.proofs)} claims hold. Done in {monotonic() - began:.1f} s.")
         if keep:
-            display.explore([*_commands(context), *await _console_links(context, service)])
+            store_id = await leave_orders(context)
+            display.explore([*_commands(context), *await _console_links(context, service, store_id)])
             # Stopping it isn't a failure: all steps have run, so the exit code is 0.
             with suppress(asyncio.CancelledError):
                 await context.order_simulator.run()
@@ -204,8 +207,8 @@ async def _context(display: DemoDisplay) -> "AsyncIterator[tuple[DemoContext, Lo
         yield context, service
 
 
-async def _console_links(context: DemoContext, service: "LocalService") -> list[str]:
-    """Return a link into the console for each side: its lists hold all that has happened."""
+async def _console_links(context: DemoContext, service: "LocalService", store_id: str) -> list[str]:
+    """Return a link into the console for each side, whose lists hold all that has happened, and that of the board."""
     merchant, storefront = [
         (await caller.post("/v1/console/links", {})).json()["url"]
         for caller in (context.partner, context.front)
@@ -215,6 +218,9 @@ async def _console_links(context: DemoContext, service: "LocalService") -> list[
             tx, Grant(partner_id=None, created_by="demo"), now=service.app.clock()
         )
     return [
+        "",
+        f"Two orders wait for a person at {GROCERY}. Sign in as the merchant, below, then open the board:",
+        f"  {service.base}/console/board?storeId={store_id}",
         "",
         "The console in a browser. Each link signs in once, within 15 minutes:",
         f"  the merchant    {merchant}",
@@ -243,6 +249,6 @@ def _commands(context: DemoContext) -> list[str]:
         f"""  {sends} '{{"query": "pizza"}}'""",
         f'curl -s "$URL/v1/marketfront/orders/{context.joined}/timeline" {shop}',
         "",
-        "The merchant works: every order that you place is completed.",
+        f"The merchant works: every order that you place is completed, but for those at {GROCERY}.",
         f"API reference: {context.partner.base}/docs",
     ]

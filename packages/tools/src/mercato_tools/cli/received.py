@@ -17,6 +17,7 @@ from mercato_contract.debugger.findings import ERROR
 from mercato_contract.wire import Instant, Wire, as_json, redacted
 from mercato_outbound.client import Outbound
 from mercato_outbound.results import EndpointResponse, Fault, RequestFailed
+from mercato_tools.cli.order_lines import sentences_of
 from mercato_tools.cli.output import finding, note, sanitize, say, truncate, view, width, wrap
 
 MAX_REPLY: Final = 1 << 20
@@ -180,13 +181,15 @@ class WebhookDisplay:
 
 
 def lines_of(received: ReceivedWebhook) -> list[str]:
-    """Return one line about a webhook, followed by its faults."""
+    """Return one line about a webhook, followed by the order that it is about, and by its faults."""
     start = f"{received.at.astimezone():%H:%M:%S} {received.status} {_MARKS[received.is_valid]}"
     name, webhook_id = sanitize(received.type or received.path), sanitize(received.webhook_id)
     room = width() - len(start) - 2 - (len(webhook_id) + 1 if webhook_id else 0)
     lines = [f"{start} {truncate(name, max(room, 12))} {webhook_id}".rstrip()]
     if received.too_large:
         lines += wrap("The body is longer than any webhook; it was not read.", indent=_INDENT)
+    for sentence in sentences_of(received.type, received.body):
+        lines += wrap(sentence, indent=_INDENT)
     if received.times > 1:
         lines += wrap(f"Repeated: this webhook-id was received {received.times} times.", indent=_INDENT)
     if received.explanation is not None and not received.explanation.valid:
