@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -29,7 +30,7 @@ from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.errors import RateLimited
 from mercato_contract.clock import first_id, zone
-from mercato_contract.money import to_minor, to_text
+from mercato_contract.money import MAX_TEXTS, to_minor, to_text
 from mercato_contract.orders import AdjustmentType, OrderState, OrderStatus
 from mercato_contract.placements import ScheduleType
 from mercato_contract.refusals import ValidationFailed
@@ -309,18 +310,27 @@ class ReportRow(Struct, frozen=True, kw_only=True):
 
 def sales_of(amounts: _Amounts, adjustments: Sequence[StoredAdjustment], currency: str) -> Sales:
     """Return what an order came to, with all that its merchant changed afterwards."""
-    changed = dict.fromkeys(AdjustmentType, 0)
-    for adjustment in adjustments:
-        changed[adjustment.type] += adjustment.amount
-    return Sales(
-        gross=to_minor(amounts.sub_total, currency),
-        promotions=to_minor(amounts.promotions, currency),
-        adjustments=to_minor(amounts.adjustments, currency) + changed[AdjustmentType.SUBSTITUTION],
-        refunds=changed[AdjustmentType.REFUND],
-        fees=to_minor(amounts.fees, currency) + changed[AdjustmentType.FEE],
-        taxes=to_minor(amounts.taxes, currency),
-        tips=to_minor(amounts.tip, currency),
+    sales = Sales(
+        gross=_minor(amounts.sub_total, currency),
+        promotions=_minor(amounts.promotions, currency),
+        adjustments=_minor(amounts.adjustments, currency),
+        fees=_minor(amounts.fees, currency),
+        taxes=_minor(amounts.taxes, currency),
+        tips=_minor(amounts.tip, currency),
     )
+    for adjustment in adjustments:
+        match adjustment.type:
+            case AdjustmentType.REFUND:
+                sales.refunds += adjustment.amount
+            case AdjustmentType.FEE:
+                sales.fees += adjustment.amount
+            case AdjustmentType.SUBSTITUTION:
+                sales.adjustments += adjustment.amount
+    return sales
+
+
+# Few of a report's amounts differ: prices are those of a menu, and most of the others are zero.
+_minor: Final = lru_cache(maxsize=MAX_TEXTS)(to_minor)
 
 
 # --- reading -----------------------------------------------------------------------------------------------
