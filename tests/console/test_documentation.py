@@ -11,10 +11,11 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from tests.api.trade import trade
 from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.databases import only_sqlite
-from tests.service import Client, Service
+from tests.service import Client, MerchantServer, Service
 
 from mercato.console import guides
 from mercato.features.partners.model import PartnerKind
@@ -290,3 +291,46 @@ def test_a_wheel_has_every_guide(tmp_path: Path, from_sdist: bool):
 def hatch(target: str, source: Path, to: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(to)]
     subprocess.run(build, cwd=source, check=True, capture_output=True)
+
+
+async def test_the_documentation_begins_with_three_doors_and_this_installations_address(mercato: Service):
+    visitor = Browser(mercato.base, mercato.session)
+    page = await visitor.open("/documentation?for=everybody")
+    (doors,) = page.root.all("ul", **{"aria-label": "Begin"})
+    assert [one.text for one in doors.all("h2")] == ["Sell", "Shop", "Operate"]
+    assert [len(one.all("li")) for one in doors.all("ol")] == [3, 3, 3]
+    assert f"POST {mercato.base}/v1/marketfront/stores/discover" in doors.text
+    assert "env.sh" not in page.text
+    assert "9100" not in page.text
+    merchant = await visitor.open("/documentation?for=merchant")
+    (doors,) = merchant.root.all("ul", **{"aria-label": "Begin"})
+    assert [one.text for one in doors.all("h2")] == ["Sell"]
+    assert not (await visitor.open("/documentation?text=cart")).root.all("ul", **{"aria-label": "Begin"})
+
+
+async def test_a_guide_has_this_installations_address_and_the_readers_own_store_in_its_examples(
+    mercato: Service, shop: MerchantServer
+):
+    visitor = Browser(mercato.base, mercato.session)
+    page = await visitor.open("/documentation/pause-a-store")
+    assert "$URL" not in page.text
+    assert "env.sh" not in page.text
+    assert f"{mercato.base}/v1/commerce/stores/$STORE/status" in page.text
+    assert "$STORE is the id of a store" in page.text
+    deal = await trade(mercato, shop)
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    page = await merchant.open("/documentation/pause-a-store")
+    assert f"{mercato.base}/v1/commerce/stores/{deal.store['storeId']}/status" in page.text
+    assert "$STORE" not in page.text
+    assert "$KEY is your Commerce key" in page.text
+    for stranger in (
+        await enter_as_partner(mercato, deal.front),
+        await enter_as_partner(mercato, (await mercato.partner())[1]),
+        await enter_as_operator(mercato),
+    ):
+        assert "$STORE" in (await stranger[0].open("/documentation/pause-a-store")).text
+
+
+def test_no_guide_that_is_served_reads_a_file_of_a_clone():
+    for name in guides.names() - {"start-here"}:
+        assert ". ./env.sh" not in guides.get_guide(name).body, name

@@ -11,6 +11,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from posixpath import dirname, join, normpath
 from typing import Final
+from uuid import UUID
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -29,6 +30,19 @@ ELSEWHERE: Final = {
 
 DEPLOYMENT: Final = "http://127.0.0.1:8000"
 """Where the documents' examples find the service; a page shows this installation's address instead."""
+
+KEYS: Final = {
+    "$KEY": (r"\$KEY\b", "your Commerce key"),
+    "$SHOP_KEY": (r"\$SHOP_KEY\b", "your Marketfront key, or a token of it"),
+    "$STORE": (r"\$STORE\b", "the id of a store"),
+    "member": (r"\bmember \w+ &lt;", "a function that prints a member of JSON, as jq -r .storeId does"),
+}
+"""What finds the examples' names, and what they stand for; the address stands in the examples themselves."""
+
+_ADDRESS: Final = re.compile(rf"{re.escape(DEPLOYMENT)}|\$URL\b")
+_STORE: Final = re.compile(r"\$STORE\b")
+_FROM_DISK: Final = re.compile(r"(^|<code[^>]*>)\. \./env\.sh\n", re.MULTILINE)
+"""What reads the names from a file that only a clone of the repository has."""
 
 READERS: Final = {
     "merchant": ("for-merchants", "for-merchants-and-storefronts"),
@@ -61,9 +75,18 @@ class Guide(Struct, frozen=True):
     title: str
     body: Markup
 
-    def body_at(self, base_url: str) -> Markup:
-        """Return the body with the address of this installation in its examples."""
-        return Markup(self.body.replace(DEPLOYMENT, escape(base_url)))  # noqa: S704  # ours, and an escaped address
+    @property
+    def variables(self) -> Sequence[str]:
+        """The names of KEYS that its examples use."""
+        return [name for name, (pattern, _) in KEYS.items() if re.search(pattern, self.body)]
+
+    def body_at(self, base_url: str, store_id: UUID | None = None) -> Markup:
+        """Return the body with the address of this installation, and the reader's store, in its examples."""
+        address = str(escape(base_url))
+        body = _ADDRESS.sub(lambda _: address, self.body)
+        if store_id is not None:
+            body = _STORE.sub(str(store_id), body)
+        return Markup(body)  # noqa: S704  # ours, an escaped address, and an id
 
 
 class Section(Struct, frozen=True):
@@ -96,11 +119,12 @@ def get_guide(name: str) -> Guide:
 def overview(reader: str | None = None) -> Guide:
     """Return the list of the how-to guides, for one of READERS or for all."""
     guide = _rendered("how-to/README.md")
-    if reader is None:
-        return guide
-    intro, *parts = re.split(r'(?=<h2 id="[^"]*">)', guide.body)
-    kept = [part for part in parts if part.startswith(tuple(f'<h2 id="{one}">' for one in READERS[reader]))]
-    return Guide(guide.title, Markup("".join([intro, *kept])))  # noqa: S704  # parts of our own page
+    # How to read the files of a clone says nothing to those who read them here.
+    _, *parts = re.split(r'(?=<h2 id="[^"]*">)', guide.body)
+    if reader is not None:
+        mine = tuple(f'<h2 id="{one}">' for one in READERS[reader])
+        parts = [part for part in parts if part.startswith(mine)]
+    return Guide(guide.title, Markup("".join(parts)))  # noqa: S704  # parts of our own page
 
 
 def search(text: str) -> Sequence[tuple[Section, str]]:
@@ -204,6 +228,8 @@ def _tokens(path: str) -> Sequence[Token]:
 def _rendered(path: str) -> Guide:
     tokens = _tokens(path)
     html = _MARKDOWN.renderer.render(tokens[3:], _MARKDOWN.options, {})
+    if path.startswith("how-to/"):
+        html = _FROM_DISK.sub(r"\1", html)
     # A wide table scrolls by itself, not with the page, and so does a long example: by keyboard, too.
     html = html.replace("<pre>", '<pre tabindex="0">').replace(
         "<table>", '<div class="scroll" role="region" aria-label="Table" tabindex="0"><table>'

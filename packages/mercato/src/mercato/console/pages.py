@@ -73,7 +73,7 @@ async def documentation(call: Call[None, None]) -> Answer[str]:
         return await asyncio.to_thread(site.serve_picture, name.removeprefix("pictures/"))
     if name not in guides.names():
         raise errors.NotFound("There is no guide of this name. /documentation lists them all.")
-    return await asyncio.to_thread(site.guide_page, call, name)
+    return await asyncio.to_thread(site.guide_page, call, name, await site.find_reader(call))
 
 
 @pages.get("/console/static/{path:path}", summary="Static file")

@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.console import guides, sign_in
@@ -81,6 +82,7 @@ from mercato.features.partners.model import (
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Session, is_signed_on
 from mercato.features.sign_in.roles import Permission, Role
+from mercato.features.stores.operators import StoreFilter, list_stores
 from mercato.features.stores.queries import find_common_timezone
 from mercato.http.body import GZIP, best_coding, gzipped
 from mercato.http.browsers import NOSNIFF, prefix_links
@@ -149,21 +151,41 @@ def landing_page(call: Call[Any, None]) -> Answer[str]:
     return _packed(call, render("landing.html", title="Mercato", console=None))
 
 
-async def find_reader(call: Call[Any, None]) -> str | None:
+class Reader(Struct, frozen=True):
+    """Whose guides are shown, None for all, and the store that their examples name, if a session knows one."""
+
+    kind: str | None = None
+    store_id: UUID | None = None
+
+
+async def find_reader(call: Call[Any, None]) -> Reader:
     """Return whose guides are shown: those that `for` in the query names, or else those for the signed-in person."""
     chosen = read_query(call.head.query).get("for")
-    if chosen is not None:
-        return chosen if chosen in guides.READERS else None
     try:
         session, _ = await _session(call, Cookies(call.head, call.app.settings))
+        store_id = None if session is None else await _own_store(call.app, session)
     except Exception as error:
         if not is_unavailable(error):
             raise
-        return None  # the guides are for outages, too
-    return None if session is None else _READERS.get(audiences_of(session))
+        session, store_id = None, None  # the guides are for outages, too
+    if chosen is not None:
+        return Reader(chosen if chosen in guides.READERS else None, store_id)
+    return Reader(None if session is None else _READERS.get(audiences_of(session)), store_id)
 
 
-def documentation_page(call: Call[Any, None], reader: str | None) -> Answer[str]:
+async def _own_store(app: Services, session: Session) -> UUID | None:
+    """Return the store of the session, or the merchant's newest one."""
+    if session.partner is None or Surface.COMMERCE not in session.surfaces:
+        return None
+    if session.grant.store_id is not None:
+        return session.grant.store_id
+    wanted = StoreFilter(partner_id=session.partner.id)
+    async with app.db.read() as tx:
+        found = await list_stores(tx, wanted, limit=1, now=app.clock())
+    return found[0].id if found else None
+
+
+def documentation_page(call: Call[Any, None], reader: Reader) -> Answer[str]:
     """Return the page that leads to every part of the documentation: `text` searches."""
     fields = read_query(call.head.query)
     text = fields.get("text", "")[: guides.MAX_SEARCH]
@@ -172,9 +194,10 @@ def documentation_page(call: Call[Any, None], reader: str | None) -> Answer[str]
         title="Documentation",
         console=None,
         codes=[(kind.code, kind.title) for kind in PROBLEMS.values()],
-        guides=guides.overview(reader).body_at(call.head.base_url),
+        guides=guides.overview(reader.kind).body_at(call.head.base_url),
         found=guides.search(text) if text else (),
-        reader=reader,
+        base_url=call.head.base_url,
+        reader=reader.kind,
         readers=guides.READERS,
         references=guides.references(),
         text=text,
@@ -182,11 +205,13 @@ def documentation_page(call: Call[Any, None], reader: str | None) -> Answer[str]
     return _packed(call, page)
 
 
-def guide_page(call: Call[Any, None], name: str) -> Answer[str]:
+def guide_page(call: Call[Any, None], name: str, reader: Reader) -> Answer[str]:
     """Return the page of a guide."""
     guide = guides.get_guide(name)
-    body = guide.body_at(call.head.base_url)
-    return _packed(call, render("guide.html", title=guide.title, console=None, guide=body))
+    body = guide.body_at(call.head.base_url, reader.store_id)
+    shown = [one for one in guide.variables if one != "$STORE" or reader.store_id is None]
+    names = [(one, guides.KEYS[one][1]) for one in shown]
+    return _packed(call, render("guide.html", title=guide.title, console=None, guide=body, names=names))
 
 
 def serve_picture(name: str) -> Answer[str]:
