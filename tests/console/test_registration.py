@@ -1,17 +1,15 @@
 """`Register store`: from nothing to a live store, with what is wrong beside its field and nothing typed twice."""
 
 import asyncio
-import json
-from typing import Any
 from uuid import UUID
 
 import pytest
 from sqlalchemy import select
-from tests.catalog.documents import cafe
 from tests.console.browser import Browser, Page
 from tests.console.test_store_settings import fault
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.service import Client, Service
+from tests.spreadsheets.sheets import HEAD, xlsx_of
 from tests.waiting import PATIENCE
 
 from mercato.console.hours_form import WEEK, field_of
@@ -51,14 +49,20 @@ async def begun(mercato: Service) -> tuple[Client, Browser, Page]:
     return client, browser, await browser.press(page, "Save and continue", **STORE)
 
 
-async def filled(mercato: Service, document: Any = None) -> tuple[Client, Browser, Page]:
+MENU = [HEAD, ("Mains", "Soup", None, 5.5, None, None, None), (None, "Bread", None, 2, None, None, None)]
+
+
+async def filled(mercato: Service, **upload: str) -> tuple[Client, Browser, Page]:
     """Return the same, and the last page of a registration that lacks nothing."""
     client, browser, page = await begun(mercato)
     page = await browser.press(page, "Save and continue", **HOURS)
     page = await browser.press(page, "Save and continue", **ORDERS)
     page = await browser.press(page, "Save and continue", **CHARGES)
-    page = await browser.press(page, "Upload", file=json.dumps(document or cafe()))
-    return client, browser, page
+    page = await browser.press(page, "Upload", menu=("menu.xlsx", xlsx_of({"menu": MENU})), **upload)
+    assert ["Mains", "Soup", "5.50" + "0" * ("currency" in upload), "\N{EN DASH}", "yes"] in page.rows(
+        "Items"
+    )
+    return client, browser, await browser.open(page.link("Continue"))
 
 
 async def until(browser: Browser, page: Page, text: str) -> Page:
@@ -236,6 +240,20 @@ async def test_going_back_and_leaving_lose_nothing_that_was_typed(mercato: Servi
     assert "1 to correct" in again.region("Steps")
 
 
+async def test_faults_of_a_menu_are_listed_by_their_cells_and_the_earlier_menu_is_kept(mercato: Service):
+    _, browser, page = await filled(mercato)
+    page = await browser.open(page.url.replace("step=live", "step=menu"))
+    wrong = [*MENU, ("Mains", "Tea", None, "a lot", None, None, None)]
+    page = await browser.press(page, "Upload", menu=("new.xlsx", xlsx_of({"menu": wrong})))
+    assert page.status == 422
+    (row,) = page.rows("Faults")
+    assert row[:4] == ["menu", "4", "price (D)", "a lot"]
+    nothing = await browser.press(page, "Upload")
+    assert (nothing.status, "No file was sent." in nothing.text) == (422, True)
+    page = await browser.open(page.url.removesuffix("/menu"))
+    assert page.region("Go live").startswith("Step 6 of 6 Go live Everything is there.")
+
+
 async def test_the_last_step_says_what_is_missing_on_each_and_registers_nothing_before(mercato: Service):
     client, browser, page = await begun(mercato)
     page = await browser.open(page.url.replace("step=hours", "step=live"))
@@ -305,7 +323,7 @@ async def test_an_id_that_another_store_has_is_refused_beside_its_field(mercato:
 async def test_amounts_that_do_not_fit_the_menus_currency_are_said_before_anything_is_registered(
     mercato: Service,
 ):
-    _, browser, page = await filled(mercato, cafe() | {"currency": "KWD"})
+    _, browser, page = await filled(mercato, currency="KWD")
     assert "Minimum order" not in page.region("Go live")
     page = await browser.open(page.url.replace("step=live", "step=orders"))
     page = await browser.press(page, "Save and continue", minimum="5.5055")

@@ -10,21 +10,24 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from mercato.console import hours_form, registration_form, store_forms
+from mercato.console import hours_form, menu_upload, registration_form, store_forms
+from mercato.console.filters import Filters, read_filters
+from mercato.console.menu_upload import MENU, NO_FILE, MenuFields, group_losses
 from mercato.console.registration_form import NEW, STEPS, Draft, Faults
 from mercato.console.screen import MERCHANTS, Done, Page, Question, Screens, Visit
 from mercato.console.store_forms import FormView, Texts
 from mercato.console.times import timezones
 from mercato.features.catalogs.codings import compress_as
+from mercato.features.catalogs.menu_files import SheetMenu
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores import menu_hours, places, registrations
 from mercato.features.stores.model import OnboardingNotFound, StoreAlreadyRegistered
 from mercato.features.stores.onboarding import new_menu
-from mercato.features.stores.registrations import RegisteredMenu, Registration
+from mercato.features.stores.registrations import MAX_DOCUMENT, RegisteredMenu, Registration
 from mercato.platform.telemetry import tracing
-from mercato_catalog.catalog import InvalidDocument, build
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.stores import OnboardingState, OnboardingStatus
 from mercato_contract.wire import Wire
@@ -34,9 +37,9 @@ screens: Final = Screens(MERCHANTS, whole_account=True)
 PATH: Final = "/console/stores/register"
 TITLE: Final = "Register store"
 
-MAX_MENU_FORM: Final = 4 * 1024 * 1024
-
 _TAKEN: Final = "Another store of this account has it. Enter another one."
+_TOO_LARGE: Final = "The menu is too large to be kept here. Let a system of the store send it with the API."
+_MAX_NAME: Final = 120
 _ORDER: Final = tuple(STEPS)
 
 
@@ -87,26 +90,43 @@ async def save_registration(visit: Visit) -> Done | Page:
     return await _go_on(visit, kept, sent)
 
 
-@screens.post("stores/register/{registration}/menu", needs=Permission.MANAGE_STORES, max_form=MAX_MENU_FORM)
-async def upload_menu(visit: Visit) -> Done | Page:
+@screens.post(
+    "stores/register/{registration}/menu", needs=Permission.MANAGE_STORES, max_upload=menu_upload.MAX_UPLOAD
+)
+async def upload_menu(visit: Visit) -> Page:
     kept = await _get(visit)
-    content = visit.texts().get("file", "").encode()
-    try:
-        built = await asyncio.to_thread(build, content, default_currency=visit.app.settings.default_currency)
-    except InvalidDocument as fault:
-        return await _show(visit, kept, await _draft(kept), "menu", {"file": str(fault)})
+    draft = await _draft(kept)
+    async with visit.parts() as parts:
+        sent = {name: await part.text() for name, part in parts.items() if part.filename is None}
+        fields = read_filters(visit, MenuFields, sent)
+        if MENU not in parts:
+            fields.faults[MENU] = NO_FILE
+        if fields.faults:
+            return _menu_page(visit, kept, draft, fields, status=422)
+        made = await menu_upload.read_menu(
+            visit.app,
+            parts,
+            fields.query,
+            partner_id=kept.partner_id,
+            default_currency=visit.app.settings.default_currency,
+        )
+        name = parts[MENU].filename
+    if made.document is None or made.summary is None:
+        return _menu_page(visit, kept, draft, fields, made, status=422)
+    document = await asyncio.to_thread(compress_as, made.document, "zstd")
+    if len(document) > MAX_DOCUMENT:
+        fields.faults[MENU] = _TOO_LARGE
+        return _menu_page(visit, kept, draft, fields, status=422)
+    read = made.summary
     menu = RegisteredMenu(
-        file="menu",
-        items=built.summary.items,
-        sections=built.summary.sections,
-        currency=built.summary.currency,
+        file=(name or "menu")[:_MAX_NAME], items=read.items, sections=read.sections, currency=read.currency
     )
-    document = await asyncio.to_thread(compress_as, content, "zstd")
     await _withdraw(visit, kept)
     async with visit.app.db.write() as tx:
         kept = await registrations.get_registration(tx, kept.partner_id, kept.id, lock=True)
         await registrations.save_menu(tx, kept, menu, document, now=visit.app.clock())
-    return Done("Menu: saved.", to=_path(kept.id, "live"))
+        kept = await registrations.get_registration(tx, kept.partner_id, kept.id)
+    return _menu_page(visit, kept, registration_form.draft_of(kept, draft.location), fields, made)
 
 
 @screens.post("stores/register/{registration}/submit", needs=Permission.MANAGE_STORES)
@@ -256,6 +276,21 @@ async def _show(visit: Visit, kept: Registration, draft: Draft, step: str, fault
     return _page(visit, draft, step, faults, kept=kept, status=status)
 
 
+def _menu_page(
+    visit: Visit,
+    kept: Registration,
+    draft: Draft,
+    fields: Filters[MenuFields],
+    made: SheetMenu | None = None,
+    *,
+    status: int = 200,
+) -> Page:
+    """Return the step of the menu with what was read of a file that was just sent."""
+    page = _page(visit, draft, "menu", {}, kept=kept)
+    shown = {"search": fields, "made": made, "losses": () if made is None else group_losses(made)}
+    return replace(page, values={**page.values, **shown}, status=status)
+
+
 def _page(
     visit: Visit,
     draft: Draft,
@@ -285,6 +320,11 @@ def _page(
         "week": hours_form.WEEK,
         "hours": hours_form,
         "zones": timezones(),
-        "default_currency": visit.app.settings.default_currency,
+        "search": Filters(MenuFields(), {}),
+        "made": None,
+        "losses": (),
+        "chosen": menu_upload.CHOSEN,
+        "words": menu_upload.WORDS,
+        "max_items": menu_upload.MAX_ITEMS,
     }
     return Page("register.html", TITLE, values, status=422 if faults and visit.head.method == "POST" else 200)
