@@ -321,7 +321,7 @@ class _Resolving:
 
     def _candidate(self, key: Key, own: int | None, *, with_section: bool = False) -> Candidate:
         item = self._catalog.items[key]
-        section = self._names.sections.get(key) if with_section else None
+        section = shown(self._names.sections.get(key, "")) if with_section else ""
         return Candidate(
             id=_uuid(key),
             name=shown(item.name),
