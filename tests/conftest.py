@@ -8,7 +8,7 @@ import sys
 from hypothesis import HealthCheck, settings
 from tests.loops import LoopbackLoop
 
-pytest_plugins = ["tests.databases"]
+pytest_plugins = ["tests.databases", "tests.sharing"]
 
 
 def pytest_configure() -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -112,8 +112,15 @@ def _kind_of(item: pytest.Item) -> str | None:
 @pytest.fixture
 async def database_url(database_kind: str) -> AsyncIterator[str]:
     """The URL of a new database with the whole schema and no rows."""
+    async with new_database(database_kind) as url:
+        yield url
+
+
+@asynccontextmanager
+async def new_database(kind: str) -> AsyncIterator[str]:
+    """Make a database with the whole schema and no rows; it is there while the block runs."""
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    if database_kind == "sqlite":
+    if kind == "sqlite":
         with tempfile.TemporaryDirectory(prefix=name, dir=os.environ[_DIRECTORY]) as directory:
             path = Path(directory) / "mercato.db"
             shutil.copyfile(await sqlite_template(), path)

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -70,29 +71,16 @@ class MerchantServer:
         async with asyncio.timeout(PATIENCE):
             return await self.received.get()
 
-
-@asynccontextmanager
-async def merchant() -> AsyncIterator[MerchantServer]:
-    """Run a merchant's web server on a free loopback port."""
-    here = MerchantServer("")
-
-    async def answer(request: web.Request, body: bytes) -> web.StreamResponse:
-        said = here.answers.get(request.path.rpartition("/")[2])
-        if said is None:
-            return web.Response(status=204)
-        if callable(said):
-            made: web.StreamResponse = await said(request, body)
-            return made
-        return web.json_response(said)
-
-    async def serve(request: web.Request) -> web.StreamResponse:
+    async def serve(self, request: web.Request, path: str) -> web.StreamResponse:
+        """Answer a request, whose path is `path` to the merchant, with its query."""
         if request.method == "POST":
             headers = {name.lower(): value for name, value in request.headers.items()}
             body = await request.read()
-            here.received.put_nowait((request.path_qs, headers, body))
-            return await answer(request, body)
-        here.pulls.append(request.path)
-        document = here.documents.get(request.path)
+            self.received.put_nowait((path, headers, body))
+            return await self._answer(request, path, body)
+        path = path.partition("?")[0]
+        self.pulls.append(path)
+        document = self.documents.get(path)
         if document is None:
             return web.Response(status=404)
         if callable(document):
@@ -101,8 +89,65 @@ async def merchant() -> AsyncIterator[MerchantServer]:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         return web.Response(body=body, content_type="application/json")
 
+    async def _answer(self, request: web.Request, path: str, body: bytes) -> web.StreamResponse:
+        said = self.answers.get(path.partition("?")[0].rpartition("/")[2])
+        if said is None:
+            return web.Response(status=204)
+        if callable(said):
+            made: web.StreamResponse = await said(request, body)
+            return made
+        return web.json_response(said)
+
+
+@asynccontextmanager
+async def merchant() -> AsyncIterator[MerchantServer]:
+    """Run a merchant's web server on a free loopback port."""
+    here = MerchantServer("")
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        return await here.serve(request, request.path_qs)
+
     # Don't wait for a handler that a failed test has left hanging.
     async with listening(app_of(serve), closing=1) as here.base:
+        yield here
+
+
+@dataclass
+class Mall:
+    """One web server for the merchants of many tests, each under a path of its own.
+
+    What a service still sends to a merchant that has left is accepted, so that it doesn't send it again.
+    """
+
+    base: str = ""
+    tenants: dict[str, MerchantServer] = field(default_factory=dict)
+
+    @contextmanager
+    def merchant(self) -> Iterator[MerchantServer]:
+        """Let a merchant in while the block runs."""
+        name = f"m{next(_numbers)}"
+        self.tenants[name] = MerchantServer(f"{self.base}/{name}")
+        try:
+            yield self.tenants[name]
+        finally:
+            del self.tenants[name]
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        name = request.path.split("/")[1]
+        here = self.tenants.get(name)
+        if here is None:
+            return web.Response(status=204 if request.method == "POST" else 404)
+        return await here.serve(request, request.path_qs.removeprefix(f"/{name}") or "/")
+
+
+_numbers = count(1)
+
+
+@asynccontextmanager
+async def mall() -> AsyncIterator[Mall]:
+    """Run a web server for many merchants on a free loopback port."""
+    here = Mall()
+    async with listening(app_of(here.serve), closing=1) as here.base:
         yield here
 
 

@@ -1,26 +1,10 @@
-"""A service with one live store, and agents of a storefront and of a merchant."""
-
-from collections.abc import AsyncIterator
-from pathlib import Path
+"""One live store, and agents of a storefront and of a merchant."""
 
 import pytest
 from tests.agents.agent import Agent
-from tests.service import CATALOG, Client, MerchantServer, Service, merchant, service
+from tests.service import CATALOG, Client, MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
-
-
-@pytest.fixture
-async def shop() -> AsyncIterator[MerchantServer]:
-    async with merchant() as server:
-        yield server
-
-
-@pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
-    assert shop.base
-    async with service(database_url, tmp_path / "data") as running:
-        yield running
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@
 import pytest
 from tests.agents.agent import Agent
 from tests.databases import only_sqlite
+from tests.sharing import shared
 
 from mercato.agents.tools import SMALL
 from mercato_contract.problems import PROBLEMS
 
-pytestmark = only_sqlite
+pytestmark = [only_sqlite, shared]
 
 
 async def test_every_code_is_explained_within_the_bound(agent: Agent):

@@ -5,13 +5,14 @@ import re
 from tests.agents.agent import Agent
 from tests.databases import only_sqlite
 from tests.service import Service
+from tests.sharing import shared
 
 from mercato.agents.guide import MAX_BYTES
 from mercato.agents.registry import TOOLS
 from mercato.features.partners.model import Surface
 from mercato_contract.problems import PROBLEMS
 
-pytestmark = only_sqlite
+pytestmark = [only_sqlite, shared]
 
 
 async def test_the_page_for_agents_is_short_and_what_it_names_exists(mercato: Service, agent: Agent):

@@ -10,9 +10,12 @@ import pytest
 from tests.agents.agent import Agent
 from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.agents.tools import LARGE, SMALL
 from mercato.features.stores.menu_index import MenuIndex
+
+pytestmark = shared
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 published = pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")

@@ -8,6 +8,7 @@ from tests.agents.agent import Agent
 from tests.api.table import ORDER
 from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.agents.registry import TOOLS
 from mercato.agents.tools import LARGE, SMALL
@@ -15,9 +16,12 @@ from mercato.features.partners.model import PartnerKind, Surface
 from mercato.http.operations import Access
 from mercato.platform.db.audit import list_entries
 
+pytestmark = shared
+
 UNKNOWN = "0190f5fe-7e3b-7ccc-8000-0000000000ff"
 
 
+@own()
 async def test_a_merchants_agent_sees_and_pauses_its_stores(clerk: Agent, agent: Agent, store: str):
     (found,) = (await clerk.call("list_stores"))["stores"]
     assert (found["storeId"], found["status"], found["soldOutItems"]) == (store, "online", 0)
@@ -164,6 +168,7 @@ async def test_another_merchants_order_is_one_that_does_not_exist(
     assert (await stranger.call("list_orders"))["orders"] == []
 
 
+@own()
 async def test_a_change_is_in_the_audit_trail_with_its_tool_and_key(
     mercato: Service, clerk: Agent, store: str
 ):

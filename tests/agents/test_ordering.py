@@ -13,10 +13,13 @@ from tests.catalog.documents import TEA, cafe
 from tests.console.browser import Browser
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.agents.protocol import INITIALIZED, INVALID_PARAMS, MODERN, URL_REQUEST
 from mercato.agents.tools import SMALL
 from mercato.features.partners.model import PartnerKind
+
+pytestmark = shared
 
 TEAS = [
     {
@@ -52,6 +55,7 @@ def order_of(sells: Trade, **members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
+@own()
 async def test_an_agent_goes_from_find_stores_to_a_cancelled_order(
     buyer: Agent, sells: Trade, shop: MerchantServer, revision: str
 ):

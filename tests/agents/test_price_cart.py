@@ -10,11 +10,14 @@ from tests.agents.agent import REVISIONS, Agent
 from tests.carts.test_names import COKE, COKE_CAN, HOSTILE, LARGE, PIZZA, SIZE, SMALL, SOUP, id_of, menu
 from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.agents.ordering import MAX_LINES
 from mercato.agents.tools import SMALL as BOUND
 from mercato_catalog import build
 from mercato_catalog.carts.names import is_listed, shown
+
+pytestmark = shared
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 PUBLISHED = [path for path in sorted(MENUS.glob("*.json")) if not path.stem.endswith("-broken")]

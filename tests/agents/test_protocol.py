@@ -8,6 +8,7 @@ import pytest
 from tests.agents.agent import META, REVISIONS, Agent
 from tests.databases import only_sqlite
 from tests.service import Client, Service
+from tests.sharing import shared
 
 from mercato.agents.protocol import (
     HEADER_MISMATCH,
@@ -22,7 +23,7 @@ from mercato.agents.protocol import (
 )
 from mercato_client.testing.caller import Answer
 
-pytestmark = only_sqlite  # nothing here depends on the database
+pytestmark = [only_sqlite, shared]  # nothing here depends on the database
 
 LEGACY = INITIALIZED[0]
 VERSION = "io.modelcontextprotocol/protocolVersion"

@@ -15,6 +15,7 @@ from tests.catalog.documents import cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.databases import only_postgresql, only_sqlite
 from tests.service import Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import queries
@@ -24,6 +25,8 @@ from mercato.features.orders.record import StoredAdjustment
 from mercato_client.testing.caller import Answer
 from mercato_contract import clock
 from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType
+
+pytestmark = shared
 
 REFUND = {"type": "refund", "amount": "1.00", "reason": "The tea was cold"}
 UNKNOWN = "0190f5fe-7e3b-7ccc-8000-0000000000ee"
@@ -350,6 +353,7 @@ async def test_adjustments_are_exact_in_every_currency(
     assert (await adjust(trading, placed, REFUND | {"amount": wrong})).status == 422
 
 
+@own()
 async def test_erasing_the_customer_keeps_the_sums_and_drops_the_reasons(here: Trade, mercato: Service):
     placed = await here.placed()
     first = await adjust(here, placed, REFUND | {"reason": "Zqlovelace complained"}, key="k")
@@ -390,6 +394,7 @@ async def waits_for_a_lock(mercato: Service) -> None:
 
 
 @only_postgresql
+@own()
 async def test_an_adjustment_that_commits_while_its_customer_is_erased_is_kept_without_its_reason(
     here: Trade, mercato: Service
 ):

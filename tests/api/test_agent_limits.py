@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,22 @@ from tests.api.agent_keys import AGENTS, assistant, spent_today
 from tests.api.test_order_races import until_settled
 from tests.api.test_order_waiting import is_silent
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, tea, trade
-from tests.service import Client, MerchantServer, service
+from tests.service import Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import resubmission
 from mercato.features.partners.credentials import get_key, roll_key
+
+pytestmark = shared
 
 MANY = 50
 SIX = "5.80"  # what `Trade.order` costs
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 def problem(reply: Any) -> dict[str, Any]:
@@ -280,6 +281,7 @@ async def test_an_order_cancelled_on_another_day_gives_back_to_the_day_that_it_t
         assert await spent_today(here, agent) == {"USD": "0.00"}
 
 
+@own()
 async def test_an_order_of_the_storefronts_own_key_costs_no_statement_about_agents(here: Trade):
     """Neither to place nor to cancel nor to refuse it: the table needn't even be there."""
     async with here.mercato.app.db.write() as tx:

@@ -1,8 +1,6 @@
 """Agents of a storefront: made, listed and revoked by it, and what their keys open."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,8 +12,8 @@ from tests.api.table import GUARDED, call
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
 from tests.api.world import make_world
 from tests.databases import only_sqlite
-from tests.service import Client, MerchantServer, Service, service
-from tests.waiting import PATIENCE
+from tests.service import Client, MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.features import offboarding
 from mercato.features.partners import accounts
@@ -25,11 +23,12 @@ from mercato.features.partners.tables import agent_spending, agents
 from mercato.http.operations import Access
 from mercato.platform.db.audit import list_entries
 
+pytestmark = shared
+
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 @pytest.fixture
@@ -272,6 +271,7 @@ async def test_the_timeline_names_the_agent_for_the_storefront_and_not_for_the_m
     assert "agent" not in mine["detail"]
 
 
+@own()
 async def test_the_audit_trail_names_the_agent(here: Trade):
     agent = await assistant(here)
     await here.place(here.order(), front=agent.client)
@@ -290,6 +290,7 @@ async def test_the_audit_trail_names_the_agent(here: Trade):
 # --- the end of the storefront --------------------------------------------------------------------
 
 
+@own()
 async def test_agents_are_deleted_with_their_storefront_and_their_orders_stay(here: Trade):
     agent = await assistant(here)
     placed = (await here.place(here.order(), front=agent.client)).json()

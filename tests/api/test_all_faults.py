@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 from tests.databases import only_sqlite
 from tests.service import Client, Service
+from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
+
+pytestmark = shared
 
 ID = "0190f5fe-7e3b-7ccc-8000-00000000000a"
 BAD, FORM = "VALIDATION_FAILED", "INVALID_REQUEST"

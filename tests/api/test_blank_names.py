@@ -10,11 +10,14 @@ from tests.console.visiting import enter_as_partner
 from tests.databases import only_sqlite
 from tests.service import CATALOG as MENU
 from tests.service import Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.features.partners import accounts
 from mercato.features.partners.model import AccountError
 from mercato_catalog.validation.findings import Rule
 from mercato_contract.texts import is_blank
+
+pytestmark = shared
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 BLANK = [

@@ -8,8 +8,11 @@ import pytest
 from tests.catalog.documents import CAKE, EXTRAS, HOT, LEMON, MILK, TEA, cafe
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
+
+pytestmark = shared
 
 CARTS = "/v1/marketfront/carts"
 

@@ -12,12 +12,15 @@ from aiohttp import web
 from sqlalchemy import select, update
 from standardwebhooks import Webhook
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.catalogs import periods
 from mercato.features.catalogs.tables import catalog_sets as sets
 from mercato.features.partners.model import PartnerKind
 from mercato_contract import clock
+
+pytestmark = shared
 
 STORES = "/v1/commerce/stores"
 
@@ -145,6 +148,7 @@ async def test_sets_of_others_and_unknown_ones_are_404(
     assert reply.status in {400, 422}
 
 
+@own()
 async def test_a_set_that_is_no_longer_kept_is_409_and_stays_in_the_history(
     mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):

@@ -11,9 +11,12 @@ from aiohttp import web
 from standardwebhooks import Webhook
 from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato_contract.catalogs import CatalogFault, PartnerWarning
+
+pytestmark = shared
 
 STORES = "/v1/commerce/stores"
 NOTIFY = "/v1/commerce/catalogset-notification"
@@ -115,6 +118,7 @@ async def test_500_three_times_and_then_200_ends_succeeded(
     ] == "succeeded"
 
 
+@own()
 async def test_runs_of_a_store_go_one_at_a_time_in_the_order_of_notification(
     mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):

@@ -6,6 +6,9 @@ import jsonschema_rs
 from tests.catalog.documents import cafe
 from tests.databases import only_sqlite
 from tests.service import Service, service
+from tests.sharing import shared
+
+pytestmark = shared
 
 PATH = "/schemas/catalog-set.json"
 

@@ -12,11 +12,14 @@ import brotli
 import pytest
 from backports import zstd
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.features.catalogs.codings import CODINGS
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.partners.model import PartnerKind
 from mercato.http.body import best_coding
+
+pytestmark = shared
 
 PATH = "/v1/marketfront/catalog-sets"
 OPEN = {"zstd": zstd.decompress, "br": brotli.decompress, "gzip": gzip.decompress, "identity": bytes}
@@ -118,6 +121,7 @@ async def test_a_superseded_set_stays_readable_and_an_unknown_one_is_404(
     assert (await pos.get(f"{PATH}/{store['catalogSetId']}")).status == 403
 
 
+@own()
 async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activated(
     mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):

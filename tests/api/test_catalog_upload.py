@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +14,7 @@ from aiohttp import web
 from sqlalchemy import ColumnElement, func, select, update
 from tests.api.trade import Time
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.catalogs import periods, switches, uploads
@@ -23,6 +23,8 @@ from mercato.platform.db.tables import jobs
 from mercato_contract import clock
 from mercato_contract.wire import parse_instant, rfc3339
 
+pytestmark = shared
+
 STORES = "/v1/commerce/stores"
 BROKEN = CATALOG | {"sections": {"s1": {"sectionId": "s1", "itemIds": [ITEM, "gone"]}}}
 MENUS = os.environ.get("MERCATO_TEST_MENUS")
@@ -30,15 +32,6 @@ MENUS = os.environ.get("MERCATO_TEST_MENUS")
 
 def renamed(name: str, **members: Any) -> dict[str, Any]:
     return CATALOG | {"items": {ITEM: {"itemId": ITEM, "name": name, "basePrice": "4.50"} | members}}
-
-
-@pytest.fixture
-async def mercato(
-    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
-) -> AsyncIterator[Service]:
-    assert shop.base  # It outlives the service.
-    async with service(database_url, tmp_path / "data", now=time) as running:
-        yield running
 
 
 @pytest.fixture
@@ -66,6 +59,7 @@ async def kept(mercato: Service) -> int:
         return int(await tx.scalar(select(func.count()).select_from(catalog_uploads)))
 
 
+@own()
 async def test_a_document_that_is_sent_is_served_as_one_that_is_pulled(
     mercato: Service, pos: Client, store: Any
 ):
@@ -96,6 +90,7 @@ async def test_the_same_document_again_succeeds_without_a_new_set(mercato: Servi
     [(BROKEN, "/sections/s1/itemIds/1"), (b"", ""), (b"[1", ""), ({"items": 3}, "/items")],
     ids=["a reference", "empty", "broken JSON", "a type"],
 )
+@own()
 async def test_a_document_with_faults_ends_the_run_failed_and_isnt_kept(
     mercato: Service, pos: Client, store: Any, document: Any, path: str
 ):
@@ -116,6 +111,7 @@ async def test_a_published_menu_that_is_broken_is_reported_as_the_dry_run_does(
     assert (run["status"], run["errors"]) == ("failed", dry["errors"])
 
 
+@own()
 async def test_a_document_of_60_mb_is_413_before_its_body(mercato: Service, pos: Client, store: Any):
     reply = await put(pos, store, BytesIO(b" " * 60_000_000))
     assert (reply.status, reply.json()["errorCode"]) == (413, "PAYLOAD_TOO_LARGE")
@@ -401,6 +397,7 @@ async def test_a_switch_waits_while_the_services_clock_is_before_its_instant(
     assert done["updatedAt"] >= at
 
 
+@own()
 async def test_retention_keeps_a_set_until_its_instant(mercato: Service, pos: Client, store: Any):
     reply = await put(pos, store, CATALOG, f"?activateAt={soon(days=80)}")
     await scheduled(mercato, pos, reply)

@@ -13,12 +13,15 @@ from tests.databases import only_sqlite
 from tests.docs.documents import ROOT
 from tests.docs.test_links import leads_somewhere
 from tests.service import Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.asgi import operations
 from mercato.features.partners.model import PartnerKind
 from mercato.http.operations import Access
 from mercato_client.testing.caller import Answer
 from mercato_contract.problems import PROBLEMS
+
+pytestmark = shared
 
 COLLECTION = json.loads((ROOT / "docs/mercato.postman_collection.json").read_text())
 REQUESTS = [item for folder in COLLECTION["item"] for item in folder["item"]]

@@ -1,23 +1,22 @@
 """Unusual but legal requests, and every fault of a request at once."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
 from tests.databases import only_sqlite
-from tests.service import Client, MerchantServer, service
-from tests.waiting import PATIENCE
+from tests.service import Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.asgi import document
 from mercato_client.testing.caller import Answer
 
+pytestmark = shared
+
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 def pointers(reply: Answer) -> dict[str | None, str]:

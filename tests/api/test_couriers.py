@@ -9,10 +9,13 @@ from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.features.orders.privacy import erase_all
 from mercato.features.upkeep import Upkeep
 from mercato_contract import clock
+
+pytestmark = shared
 
 COURIER = {"name": "Sam Zqcourier", "phone": "+15550177", "trackingUrl": "https://track.example.com/zq1"}
 AT = "2099-01-31T18:30:00.000Z"
@@ -80,6 +83,7 @@ async def test_a_courier_that_says_nothing_or_something_wrong_is_refused(
     assert (reply.status, reply.json()["errors"][0]["pointer"]) == (status, pointer)
 
 
+@own()
 async def test_operators_see_no_courier_and_it_is_erased_with_the_customer(here: Trade, mercato: Service):
     placed = await here.placed()
     await here.update(placed, courier=COURIER)
@@ -95,6 +99,7 @@ async def test_operators_see_no_courier_and_it_is_erased_with_the_customer(here:
     assert (await here.pos.get(f"{MERCHANT}/{placed['orderId']}")).json()["courier"] is None
 
 
+@own()
 async def test_a_courier_that_comes_after_its_orders_customer_was_erased_is_not_kept(here: Trade):
     placed = await here.placed()
     await erase_all(here.mercato.app.db, CUSTOMER["email"])

@@ -14,10 +14,13 @@ from uuid import UUID, uuid4
 import pytest
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
 from mercato.http.head import Head
+
+pytestmark = shared
 
 STORES = "/v1/commerce/stores"
 JSON = {"Content-Type": "application/json"}
@@ -320,6 +323,7 @@ async def test_system_pages_answer_without_a_key(mercato: Service):
     assert (await anonymous.get("/errors/NO_SUCH")).status == 404
 
 
+@own()
 async def test_a_refused_request_is_freed_without_the_garbage_collector(mercato: Service, pos: Client):
     """What keeps a request keeps its connection and its body, too."""
     gc.collect()

@@ -23,10 +23,13 @@ from tests.api.table import (
 from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
 from tests.service import ITEM, Client, Service
+from tests.sharing import shared
 
 from mercato.asgi import operations
 from mercato.http.operations import Access, Operation
 from mercato.http.routing import PATH_PARAMETERS
+
+pytestmark = shared
 
 
 async def test_another_partners_ids_are_404_on_every_operation_that_takes_one(world: World):

@@ -7,6 +7,7 @@ from typing import Any
 from standardwebhooks import Webhook
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.features.partners import accounts
 from mercato.features.partners.accounts import NewPartner
@@ -14,6 +15,8 @@ from mercato.features.partners.credentials import OVERLAP
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing.caller import Answer
 from mercato_contract.signing import webhook_headers
+
+pytestmark = shared
 
 PATH = "/v1/webhooks/explain"
 STRANGE = "whsec_" + base64.b64encode(b"s" * 32).decode()

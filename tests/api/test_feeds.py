@@ -13,6 +13,7 @@ from tests.api.trade import CUSTOMER, Time, Trade, trade
 from tests.catalog.documents import cafe
 from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 
 from mercato.features import offboarding
 from mercato.features.events import tables
@@ -24,6 +25,8 @@ from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks.model import OPERATOR_TYPES
 from mercato_contract import clock
+
+pytestmark = shared
 
 COMMERCE = "/v1/commerce/events"
 MARKETFRONT = "/v1/marketfront/events"
@@ -144,6 +147,7 @@ async def test_a_cursor_of_another_partner_surface_or_list_is_refused(here: Trad
     assert (await here.front.get(MARKETFRONT, params={"after": own})).status == 200
 
 
+@own()
 async def test_a_waiting_reader_is_answered_by_the_event(here: Trade):
     before = await page(here.front, MARKETFRONT)
     waiting = asyncio.create_task(page(here.front, MARKETFRONT, before["nextCursor"], wait=25))
@@ -160,6 +164,7 @@ async def test_a_waiting_reader_gets_an_empty_page_in_the_end(here: Trade):
     assert (read["events"], read["hasMore"]) == ([], False)
 
 
+@own()
 async def test_more_than_sixteen_readers_of_a_partner_are_answered_at_once(here: Trade, mercato: Service):
     other = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
     waiters = mercato.app.feeds.waiters
@@ -235,6 +240,7 @@ def upkeep(mercato: Service, time: Time) -> Upkeep:
     return Upkeep(mercato.app.db, time, catalog_days=90, delivery_days=90)
 
 
+@own()
 async def test_an_erased_customers_events_stay_without_the_customer(here: Trade):
     delivery = {
         "mode": "DELIVERY_BY_MERCHANT",
@@ -259,6 +265,7 @@ async def test_an_erased_customers_events_stay_without_the_customer(here: Trade)
         assert one["data"]["order"]["amounts"] == other["data"]["order"]["amounts"]
 
 
+@own()
 async def test_a_deleted_partners_events_are_deleted(here: Trade, mercato: Service):
     made, other = await mercato.partner(PartnerKind.MARKETFRONT)
     order = (await here.place(here.order(), front=other)).json()
@@ -282,6 +289,7 @@ async def rows(mercato: Service, table: str, partner_id: Any) -> Any:
 # --- changes of stores ----------------------------------------------------------------------------
 
 
+@own()
 async def test_a_reader_that_starts_at_nothing_sees_every_live_store_once(here: Trade, mercato: Service):
     other = await mercato.live(here.pos, here.shop.host(cafe()), name="store-2")
     await here.pos.post(f"/v1/commerce/stores/{other['storeId']}/status", {"status": "paused"})
@@ -304,6 +312,7 @@ async def test_a_reader_that_starts_at_nothing_sees_every_live_store_once(here: 
         ("?catalog", "POST", None, ["catalog"]),
     ],
 )
+@own()
 async def test_a_change_names_its_kind(here: Trade, path: str, method: str, body: Any, kinds: list[str]):
     _, after = await follow(here.front, CHANGES, count=1)
     url = f"/v1/commerce/stores/{here.store['storeId']}{path}"
@@ -320,6 +329,7 @@ async def test_a_change_names_its_kind(here: Trade, path: str, method: str, body
     assert (change["storeId"], change["kinds"]) == (here.store["storeId"], kinds)
 
 
+@own()
 async def test_changes_of_one_store_are_one_entry_with_all_kinds_since_the_cursor(here: Trade):
     _, after = await follow(here.front, CHANGES, count=1)
     path = f"/v1/commerce/stores/{here.store['storeId']}"
@@ -335,6 +345,7 @@ async def test_changes_of_one_store_are_one_entry_with_all_kinds_since_the_curso
     ]
 
 
+@own()
 async def test_a_change_that_storefronts_dont_see_is_none(here: Trade):
     _, after = await follow(here.front, CHANGES, count=1)
     path = f"/v1/commerce/stores/{here.store['storeId']}"
@@ -381,6 +392,7 @@ async def test_what_is_sent_again_is_no_change_of_a_store(
                 assert [one["kinds"] for one in read["changes"]] == [[kinds[below]]] * is_seen, place
 
 
+@own()
 async def test_the_stores_of_a_suspended_merchant_are_gone_until_it_is_resumed(here: Trade, mercato: Service):
     _, after = await follow(here.front, CHANGES, count=1)
     async with mercato.app.db.read() as tx:
@@ -406,6 +418,7 @@ async def read_all(client: Client, path: str, after: str | None = None) -> tuple
             return found, read["nextCursor"]
 
 
+@own()
 async def test_a_change_isnt_lost_when_its_store_moves_past_a_page(here: Trade, mercato: Service):
     other = await mercato.live(here.pos, here.shop.host(cafe()), name="store-2")
     _, after = await follow(here.front, CHANGES, count=2)
@@ -445,6 +458,7 @@ async def test_a_cursor_to_which_a_later_version_has_added_positions_is_read(her
         assert await page(reader, path, later) == await page(reader, path, after)
 
 
+@own()
 async def test_a_reader_that_starts_at_nothing_gets_all_kinds_on_every_page(here: Trade, mercato: Service):
     other = await mercato.live(here.pos, here.shop.host(cafe()), name="store-2")
     for store in (here.store, other):

@@ -11,10 +11,13 @@ from tests.api.agent_keys import AGENTS, assistant
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.databases import only_postgresql
 from tests.service import CATALOG, MerchantServer, Service
+from tests.sharing import shared
 from tests.waiting import PATIENCE
 
 from mercato.platform.db.engine import Database
 from mercato_client.testing.caller import Answer
+
+pytestmark = shared
 
 ORDERS = f"{MERCHANT}/status"
 STORES = "/v1/commerce/stores"

@@ -12,6 +12,7 @@ from urllib.parse import quote_plus, urlencode
 import pytest
 from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.waiting import loop_timeout
 
 from mercato.features.partners import credentials, limits, queries
@@ -19,6 +20,8 @@ from mercato.features.partners.credentials import NewKey
 from mercato.features.partners.model import PartnerKind, Surface, new_key
 from mercato_client.testing.caller import Answer
 from mercato_contract.clock import new_id
+
+pytestmark = shared
 
 PATH = "/v1/oauth/token"
 GUARDED = "/v1/marketfront/webhook-deliveries"
@@ -34,7 +37,7 @@ async def key(mercato: Service) -> NewKey:
     return made.marketfront_key
 
 
-def own(key: NewKey) -> dict[str, str]:
+def id_and_secret(key: NewKey) -> dict[str, str]:
     return {"client_id": str(key.id), "client_secret": key.text}
 
 
@@ -49,7 +52,7 @@ async def ask(mercato: Service, form: Any, *, media: str = FORM, **headers: str)
 
 
 async def token_of(mercato: Service, key: NewKey) -> str:
-    reply = await ask(mercato, GRANT | own(key))
+    reply = await ask(mercato, GRANT | id_and_secret(key))
     assert reply.status == 200, reply.body
     token: str = reply.json()["access_token"]
     return token
@@ -80,7 +83,7 @@ async def test_a_key_is_exchanged_for_a_token_with_the_same_access(
     if by_basic:
         reply = await ask(mercato, GRANT, **basic(key.id, key.text))
     else:
-        reply = await ask(mercato, GRANT | own(key))
+        reply = await ask(mercato, GRANT | id_and_secret(key))
     body = reply.json()
     assert reply.status == 200
     assert body == {"access_token": body["access_token"], "token_type": "Bearer", "expires_in": 3600}
@@ -102,7 +105,7 @@ async def test_a_key_is_exchanged_for_a_token_with_the_same_access(
 async def test_empty_and_unknown_parameters_are_ignored(
     mercato: Service, key: NewKey, change: dict[str, Any]
 ):
-    body = urlencode(GRANT | own(key) | change, doseq=True).encode()
+    body = urlencode(GRANT | id_and_secret(key) | change, doseq=True).encode()
     assert (await ask(mercato, body)).status == 200
 
 
@@ -122,7 +125,7 @@ async def test_a_token_of_a_key_about_to_expire_says_so(mercato: Service, key: N
     async with mercato.app.db.write() as tx:
         found = await credentials.get_key(tx, key.text)
         await credentials.roll_key(tx, found, overlap=timedelta(minutes=10))
-    reply = await ask(mercato, GRANT | own(key))
+    reply = await ask(mercato, GRANT | id_and_secret(key))
     assert 590 <= reply.json()["expires_in"] <= 600
 
 
@@ -141,20 +144,20 @@ async def test_a_token_of_a_key_about_to_expire_says_so(mercato: Service, key: N
     ],
 )
 async def test_an_unsupported_grant_is_400(mercato: Service, key: NewKey, form: dict[str, str], error: str):
-    assert_refused(await ask(mercato, form | own(key)), 400, error)
+    assert_refused(await ask(mercato, form | id_and_secret(key)), 400, error)
 
 
 @only_sqlite
 @pytest.mark.parametrize("name", ["grant_type", "client_id", "client_secret", "scope"])
 async def test_a_repeated_parameter_is_an_invalid_request(mercato: Service, key: NewKey, name: str):
-    form = GRANT | own(key) | {"scope": ""}
+    form = GRANT | id_and_secret(key) | {"scope": ""}
     assert_refused(await ask(mercato, [*form.items(), (name, form[name])]), 400, "invalid_request")
 
 
 @only_sqlite
 async def test_credentials_in_the_form_and_by_basic_are_an_invalid_request(mercato: Service, key: NewKey):
     there = basic(key.id, key.text)
-    assert_refused(await ask(mercato, GRANT | own(key), **there), 400, "invalid_request")
+    assert_refused(await ask(mercato, GRANT | id_and_secret(key), **there), 400, "invalid_request")
     assert_refused(await ask(mercato, GRANT | {"client_id": "other"}, **there), 400, "invalid_request")
 
 
@@ -174,10 +177,10 @@ async def test_missing_or_wrong_client_credentials_are_401_with_a_basic_challeng
     for form, headers in (
         (GRANT, {}),
         (GRANT | {"client_id": str(key.id)}, {}),
-        (GRANT | own(key) | {"client_id": str(new_id())}, {}),
-        (GRANT | own(key) | {"client_id": "shop"}, {}),
-        (GRANT | own(key) | {"client_secret": new_key(Surface.MARKETFRONT)}, {}),
-        (GRANT | own(key) | {"client_secret": "guess\u2603"}, {}),
+        (GRANT | id_and_secret(key) | {"client_id": str(new_id())}, {}),
+        (GRANT | id_and_secret(key) | {"client_id": "shop"}, {}),
+        (GRANT | id_and_secret(key) | {"client_secret": new_key(Surface.MARKETFRONT)}, {}),
+        (GRANT | id_and_secret(key) | {"client_secret": "guess\u2603"}, {}),
         (GRANT, basic(key.id, "guess")),
         (GRANT, {"Authorization": "Basic !"}),
         (GRANT, {"Authorization": "Basic " + base64.b64encode(b"no colon").decode()}),
@@ -193,12 +196,14 @@ async def test_missing_or_wrong_client_credentials_are_401_with_a_basic_challeng
 async def test_a_commerce_key_is_an_unauthorized_client(mercato: Service):
     made, _ = await mercato.partner()
     assert made.commerce_key is not None
-    assert_refused(await ask(mercato, GRANT | own(made.commerce_key)), 400, "unauthorized_client")
+    assert_refused(await ask(mercato, GRANT | id_and_secret(made.commerce_key)), 400, "unauthorized_client")
 
 
 async def test_a_token_cannot_be_exchanged_for_another(mercato: Service, key: NewKey):
     token = await token_of(mercato, key)
-    assert_refused(await ask(mercato, GRANT | own(key) | {"client_secret": token}), 401, "invalid_client")
+    assert_refused(
+        await ask(mercato, GRANT | id_and_secret(key) | {"client_secret": token}), 401, "invalid_client"
+    )
 
 
 @only_sqlite
@@ -221,7 +226,7 @@ async def test_a_token_is_refused_at_once_in_the_process_that_revokes_its_key(me
     refused = await use(mercato, token)
     assert (refused.status, refused.json()["errorCode"]) == (401, "UNAUTHENTICATED")
     assert refused.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
-    assert_refused(await ask(mercato, GRANT | own(key)), 401, "invalid_client")
+    assert_refused(await ask(mercato, GRANT | id_and_secret(key)), 401, "invalid_client")
 
 
 async def test_a_token_is_refused_within_2_seconds_in_another_process(
@@ -237,6 +242,7 @@ async def test_a_token_is_refused_within_2_seconds_in_another_process(
         assert (await use(other, token)).status == 401
 
 
+@own()
 async def test_a_token_needs_no_database_where_it_was_made(
     mercato: Service, key: NewKey, monkeypatch: pytest.MonkeyPatch
 ):
@@ -282,7 +288,7 @@ async def test_failures_are_limited_by_client_without_locking_it_out(limited: Se
     assert other
     await token_of(limited, known)
     for key in (known, cold):
-        wrong = GRANT | own(key) | {"client_secret": "guess"}
+        wrong = GRANT | id_and_secret(key) | {"client_secret": "guess"}
         replies = [await ask(limited, wrong) for _ in range(limits.MAX_FAILURES + 1)]
         assert {reply.status for reply in replies[:-2]} == {401}
         refused = await ask(limited, wrong)

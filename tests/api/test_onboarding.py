@@ -8,10 +8,13 @@ from aiohttp import web
 from sqlalchemy import update
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.catalogs.tables import catalog_runs
 from mercato_contract import clock
+
+pytestmark = shared
 
 PATH = "/v1/commerce/onboarding/stores"
 
@@ -265,6 +268,7 @@ async def test_a_retry_and_a_register_that_take_a_free_name_at_once_leave_one_th
         assert (retry.status, register.status) in {(200, 409), (409, 201)}, (retry.body, register.body)
 
 
+@own()
 async def test_a_retry_counts_even_if_the_clock_of_the_failed_run_was_ahead(
     mercato: Service, pos: Client, shop: MerchantServer
 ):

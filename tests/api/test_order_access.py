@@ -1,21 +1,22 @@
 """Who may read an order, and that others learn nothing of it."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, line, trade
-from tests.service import CATALOG, ITEM, Client, MerchantServer, service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
+from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 
+pytestmark = shared
+
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data") as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from aiohttp import web
 from sqlalchemy import select
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.service import MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import cancellation, cancellation_calls
@@ -25,6 +26,8 @@ from mercato.platform.db.tables import jobs
 from mercato.platform.jobs import Job
 from mercato_client.testing.caller import Answer
 from mercato_contract import clock
+
+pytestmark = shared
 
 CHANGED_MIND = {"reason": "CHANGED_MIND", "message": "Ada ordered twice"}
 
@@ -391,6 +394,7 @@ async def test_each_change_of_a_cancellation_is_in_the_events_and_in_the_timelin
         ]
 
 
+@own()
 async def test_an_erased_customers_cancellation_has_no_message_any_more(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
     shop.answers["cancel"] = {"accepted": True}
@@ -495,6 +499,7 @@ async def test_an_attempt_that_fails_after_the_order_was_closed_does_not_count_a
         assert [one["status"] for one in listed["deliveries"]] == ["failed"]
 
 
+@own()
 async def test_a_message_that_comes_after_the_customer_was_erased_is_neither_kept_nor_sent(
     trading: Trade, shop: MerchantServer
 ):
@@ -506,6 +511,7 @@ async def test_a_message_that_comes_after_the_customer_was_erased_is_neither_kep
     assert json.loads(body)["data"]["message"] is None
 
 
+@own()
 async def test_the_call_about_an_erased_customers_order_ends_in_the_log(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
     await erase_all(trading.mercato.app.db, "ada@example.com")

@@ -10,6 +10,7 @@ from tests.api.test_feeds import COMMERCE, MARKETFRONT, follow
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.catalog.documents import cafe
 from tests.service import Client, MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.features.orders import by_hand
 from mercato.features.orders.privacy import erase_all
@@ -17,6 +18,8 @@ from mercato.features.orders.search import SearchKind, find_orders, number_key
 from mercato.platform.db.tables import jobs
 from mercato_client.testing.caller import Answer
 from mercato_contract import clock
+
+pytestmark = shared
 
 STORES = "/v1/commerce/stores"
 
@@ -135,6 +138,7 @@ async def test_a_store_that_is_not_asked_is_never_called_though_it_has_a_webhook
 # --- a person accepts -----------------------------------------------------------------------------
 
 
+@own()
 async def test_an_order_waits_for_a_person_who_accepts_it_by_its_status(manual: Trade):
     order = await manual.placed()
     assert (order["state"], order["status"], order["partnerOrderId"]) == ("open", "pending", None)
@@ -165,6 +169,7 @@ async def test_an_order_that_a_person_refuses_is_cancelled_for_that_reason(manua
     assert (now["state"], now["cancelReason"]) == ("cancelled", "Out of dough")
 
 
+@own()
 async def test_an_order_that_nobody_accepts_in_time_is_cancelled_once(manual: Trade):
     order = await manual.placed()
     await end_time(manual)
@@ -179,6 +184,7 @@ async def test_an_order_that_nobody_accepts_in_time_is_cancelled_once(manual: Tr
     ]
 
 
+@own()
 async def test_a_storefront_cancels_at_once_what_no_person_has_accepted(manual: Trade):
     order = await manual.placed()
     reply = await cancel(manual, order)
@@ -289,6 +295,7 @@ async def test_a_decision_that_cannot_be_is_refused_where_it_stands(
     assert (await read(manual, order))["cancellation"]["status"] == "requested"
 
 
+@own()
 async def test_of_acceptance_refusal_cancellation_and_the_end_of_the_time_one_wins_and_all_agree(
     manual: Trade,
 ):
@@ -357,6 +364,7 @@ async def test_a_merchant_that_is_called_gets_no_event_beside_its_calls(
     assert [event for event in page if event["type"].startswith("order.")] == []
 
 
+@own()
 async def test_an_erased_customer_is_in_no_event_of_the_merchant(manual: Trade):
     order = await manual.placed()
     await manual.update(order, status="confirmed")
@@ -479,6 +487,7 @@ async def test_an_amount_is_not_charged_in_another_currency_than_it_was_set_in(
     assert amounts["feesDescription"] == [{"amount": "0.58", "description": "Service"}]
 
 
+@own()
 async def test_a_number_may_change_and_the_order_is_found_by_the_new_one(mercato: Service, manual: Trade):
     order = await manual.placed()
     path = f"{MERCHANT}/{order['orderId']}/status"

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, MILK, TEA
 from tests.orders.samples import placing
-from tests.service import MerchantServer, service
+from tests.service import MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.compression import compress, decompress
@@ -30,15 +30,16 @@ from mercato_client.testing.caller import Answer
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json
 
+pytestmark = shared
+
 MILKY = {"modifierGroupId": EXTRAS, "lineItems": [line(MILK)]}
 MILKY_NULL = {"modifierGroupId": EXTRAS, "lineItems": [line(MILK, note=None)]}
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", now=time, place_seconds=15.0) as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 def same(first: Answer, again: Answer) -> None:
@@ -175,6 +176,7 @@ async def test_the_same_request_in_other_words_gets_the_first_reply(
     refused(await here.place(again | {"note": "no sugar"}, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
 
 
+@own()
 async def test_a_repeat_is_known_on_either_side_of_an_upgrade(here: Trade):
     """Servers of two releases run side by side: each knows the requests that the other has stored."""
     order = here.order(payment=CARD, note=None, amounts={"tip": "1.0"})
@@ -189,6 +191,7 @@ async def test_a_repeat_is_known_on_either_side_of_an_upgrade(here: Trade):
     refused(await here.place(order | {"note": "x"}, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
 
 
+@own()
 async def test_a_key_that_the_previous_release_uses_again_forgets_what_it_meant(here: Trade):
     first, second = here.order(note="first"), here.order(note="second")
     await here.place(second, key="other")
@@ -282,6 +285,7 @@ async def test_a_rejection_without_a_token_is_pinned(here: Trade):
 @pytest.mark.parametrize(
     "answer", [{"accepted": True}, {"errors": [{"code": "OTHER", "message": "1: \u20ac"}]}]
 )
+@own()
 async def test_a_reply_that_the_previous_release_pinned_is_repeated_byte_for_byte(
     here: Trade, answer: Any, accept: str
 ):
@@ -298,6 +302,7 @@ async def test_a_reply_that_the_previous_release_pinned_is_repeated_byte_for_byt
 @pytest.mark.parametrize(
     "answer", [{"accepted": True}, {"errors": [{"code": "OTHER", "message": "1: \u20ac"}]}]
 )
+@own()
 async def test_the_previous_release_can_repeat_a_reply_as_it_is_stored(here: Trade, answer: Any):
     here.shop.answers["place"] = answer
     first = await here.place(here.order(), key="k")
@@ -382,6 +387,7 @@ async def test_after_24_hours_a_key_is_free_again(here: Trade, time: Time):
     assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 2
 
 
+@own(place_seconds=15.0)
 async def test_a_claim_that_was_taken_over_pins_nothing(here: Trade, time: Time):
     """A request sleeps while its claim runs out; another fails with the key for now; a third starts over."""
     here.shop.answers["place"] = gate = Gate({"accepted": False, "errors": [{"code": "ITEM_UNAVAILABLE"}]})
@@ -442,6 +448,7 @@ async def test_expired_keys_are_deleted(here: Trade, time: Time):
     same(new, await here.place(here.order(), key="new"))
 
 
+@own()
 async def test_neither_request_nor_payment_is_stored_with_the_key(here: Trade):
     await here.place(here.order(line(CAKE), payment=CARD), key="k")
     async with here.mercato.app.db.read() as tx:

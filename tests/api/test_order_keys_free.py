@@ -1,9 +1,8 @@
 """A key is pinned once an order exists; a refusal before that leaves it free for any other request."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,18 +10,20 @@ from aiohttp import web
 from sqlalchemy import select
 from tests.api.trade import MERCHANT, Time, Trade, tea, trade
 from tests.catalog.documents import CATALOG, NOWHERE, TEA
-from tests.service import MerchantServer, service
+from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.orders.tables import idempotency_keys
+
+pytestmark = shared
 
 STORE = "/v1/commerce/stores/{}"
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", now=time) as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 async def status(here: Trade, status: str) -> None:
@@ -122,6 +123,7 @@ async def test_a_refused_request_succeeds_once_the_reason_has_passed(here: Trade
     assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 1
 
 
+@own()
 async def test_a_refusal_leaves_nothing_in_the_database(here: Trade):
     assert (await here.place(await empty(here), key="k")).status == 400
     assert (await here.place(here.order(amounts={"total": "0.01"}, validatedOrderToken="vo_x"))).status == 400
@@ -174,6 +176,7 @@ async def test_while_a_request_runs_its_key_is_not_free_for_one_that_would_be_re
     assert (await first).status == 201
 
 
+@own(place_seconds=15.0)
 async def test_a_key_whose_request_died_before_its_order_was_stored_is_free(here: Trade, time: Time):
     asked, go = asyncio.Event(), asyncio.Event()
 

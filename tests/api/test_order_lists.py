@@ -1,24 +1,24 @@
 """Lists of orders on both surfaces: filters, pages, and cursors that aren't the caller's."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
 from tests.databases import only_sqlite
-from tests.service import Client, MerchantServer, service
+from tests.service import Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato_contract.pages import cursor_of
 
+pytestmark = shared
+
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data") as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 async def ids(client: Client, path: str, **query: Any) -> list[str]:

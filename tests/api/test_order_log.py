@@ -2,29 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.api.trade import Time, Trade, trade
-from tests.service import MerchantServer, service
+from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
-
-@pytest.fixture
-def place_seconds() -> float:
-    return PATIENCE
+pytestmark = shared
 
 
 @pytest.fixture
-async def here(
-    database_url: str, tmp_path: Path, shop: MerchantServer, time: Time, place_seconds: float
-) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", now=time, place_seconds=place_seconds) as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 async def questions(here: Trade) -> list[Any]:
@@ -33,9 +26,9 @@ async def questions(here: Trade) -> list[Any]:
     return [one for one in page["deliveries"] if one["type"] == "order.place"]
 
 
-@pytest.mark.parametrize("place_seconds", [1.4])
+@own(place_seconds=1.4)
 async def test_a_log_is_closed_though_the_last_answer_failed_when_the_merchant_has_moved_the_order_on(
-    here: Trade, place_seconds: float
+    here: Trade,
 ):
     async def update_and_fail(_request: web.Request, body: bytes) -> web.Response:
         await here.update(json.loads(body)["data"], status="confirmed")

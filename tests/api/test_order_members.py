@@ -10,6 +10,7 @@ from tests.api.members import differences, members_of, sample
 from tests.api.trade import MERCHANT, ORDERS, Trade, line, trade
 from tests.catalog.documents import TEA
 from tests.service import MerchantServer, Service
+from tests.sharing import shared
 
 from mercato_contract.carts import LineItem
 from mercato_contract.events import WebhookOrder
@@ -21,6 +22,8 @@ from mercato_contract.placements import (
     OrderCore,
     PlaceOrderRequest,
 )
+
+pytestmark = shared
 
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
 

@@ -1,15 +1,15 @@
 """Orders in currencies of every scale, with what stores add, to the ends of int64."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.api.trade import MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
 from tests.databases import only_sqlite
-from tests.service import MerchantServer, Service, service
-from tests.waiting import PATIENCE
+from tests.service import MerchantServer, Service
+from tests.sharing import shared
+
+pytestmark = shared
 
 MOST = 2**63 - 1
 
@@ -22,13 +22,6 @@ def priced(currency: str, tea_: str, milk: str, lemon: str) -> dict[str, Any]:
     made["items"][CAKE].pop("maximumQuantity")
     made["modifierGroups"][EXTRAS]["priceOverrides"] = {LEMON: lemon}
     return made
-
-
-@pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
-    assert shop.base
-    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as running:
-        yield running
 
 
 @pytest.mark.parametrize(

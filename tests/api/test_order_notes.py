@@ -8,6 +8,9 @@ from tests.api.test_carts import CARTS
 from tests.api.trade import MERCHANT, ORDERS, VALIDATE, Trade, tea, trade
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
+from tests.sharing import shared
+
+pytestmark = shared
 
 MILK_NOTE = "Oat milk,\nif you have some, danke! 🙏"
 

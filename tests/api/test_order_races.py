@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql
-from tests.service import Client, MerchantServer, service
+from tests.service import Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features.orders import queries
@@ -26,9 +26,8 @@ MANY = 50
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,8 +11,10 @@ import pytest
 from tests.api.trade import ADDRESS, MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, CATALOG, EXTRAS, LEMON, MILK, TEA, cafe
 from tests.databases import only_sqlite
-from tests.service import MerchantServer, service
-from tests.waiting import PATIENCE
+from tests.service import MerchantServer, Service
+from tests.sharing import shared
+
+pytestmark = shared
 
 CARTS = "/v1/marketfront/carts"
 NEVER = "cccccccc-cccc-5ccc-8ccc-cccccccccccc"
@@ -33,9 +33,8 @@ def document() -> dict[str, Any]:
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
-        yield await trade(mercato, shop, catalog=document())
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop, catalog=document())
 
 
 def choice(*lines: Any) -> dict[str, Any]:

@@ -2,17 +2,15 @@
 
 import json
 import tracemalloc
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, VALIDATE, Trade, trade
 from tests.databases import only_sqlite
 from tests.servers import Script, drip, drop, endless, hang, head, raw, redirect, reply, serve
-from tests.service import MerchantServer, Service, service
-from tests.waiting import PATIENCE
+from tests.service import MerchantServer, Service
+from tests.sharing import Services
 
 from mercato_client.testing.caller import Answer
 
@@ -26,13 +24,8 @@ def timeouts() -> dict[str, Any]:
 
 
 @pytest.fixture
-async def mercato(
-    database_url: str, tmp_path: Path, shop: MerchantServer, timeouts: dict[str, Any]
-) -> AsyncIterator[Service]:
-    assert shop.base
-    limits = {"validate_seconds": PATIENCE, "place_seconds": PATIENCE} | timeouts
-    async with service(database_url, tmp_path / "data", **limits) as running:
-        yield running
+async def mercato(services: Services, database_kind: str, timeouts: dict[str, Any]) -> Service:
+    return await services.of(database_kind, **timeouts)
 
 
 @pytest.fixture

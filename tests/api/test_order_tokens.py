@@ -1,25 +1,25 @@
 """What a validatedOrderToken can be used for, once."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.api.trade import ADDRESS, ORDERS, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
-from tests.service import MerchantServer, service
+from tests.service import MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing.caller import Answer
+
+pytestmark = shared
 
 NEXT_MONTH = (datetime.now(UTC) + timedelta(days=30)).isoformat()
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", now=time, place_seconds=15.0) as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 def refused(reply: Answer, code: str, status: int = 400) -> Any:

@@ -1,14 +1,13 @@
 """Orders validated, placed and followed, over the wire."""
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.api.trade import ORDERS, Trade, trade
-from tests.service import MerchantServer, service
+from tests.service import MerchantServer, Service
+from tests.sharing import Services
 from tests.waiting import PATIENCE
 
 
@@ -18,11 +17,13 @@ def place_seconds() -> float:
 
 
 @pytest.fixture
-async def here(
-    database_url: str, tmp_path: Path, shop: MerchantServer, place_seconds: float
-) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=place_seconds) as mercato:
-        yield await trade(mercato, shop)
+async def mercato(services: Services, database_kind: str, place_seconds: float) -> Service:
+    return await services.of(database_kind, place_seconds=place_seconds)
+
+
+@pytest.fixture
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 async def test_an_order_is_validated_placed_followed_and_completed(here: Trade):

@@ -10,8 +10,11 @@ from tests.api.test_catalog_sets import read
 from tests.api.trade import MERCHANT, ORDERS, Trade, line, trade
 from tests.catalog.documents import TEA, cafe
 from tests.service import MerchantServer, Service, service
+from tests.sharing import shared
 
 from mercato.features.catalogs.tables import catalog_bodies, catalog_sets
+
+pytestmark = shared
 
 MENU: dict[str, Any] = {
     "items": {

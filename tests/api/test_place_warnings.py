@@ -7,6 +7,9 @@ from uuid import UUID
 import pytest
 from aiohttp import web
 from tests.service import CATALOG, Client, MerchantServer, Service
+from tests.sharing import shared
+
+pytestmark = shared
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"

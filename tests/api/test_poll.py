@@ -12,6 +12,7 @@ from aiohttp import web
 from tests.api.test_order_handling import asked, handled
 from tests.api.trade import Trade, trade
 from tests.service import MerchantServer, Service
+from tests.sharing import shared
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import Surface
@@ -25,6 +26,8 @@ from mercato_tools.cli import main as cli
 from mercato_tools.cli.order_lines import sentences_of
 from mercato_tools.cli.poll import Poller, body_of, read_cursor, surface_of
 from mercato_tools.cli.received import ReceivedWebhook, lines_of
+
+pytestmark = shared
 
 SECRET = new_secret(b"\xfb".__mul__)
 

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
+from tests.sharing import shared
 from tests.waiting import PATIENCE
 
 from mercato_client.testing.caller import Answer
+
+pytestmark = shared
 
 PATH = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"

@@ -11,6 +11,7 @@ from tests.api.test_webhook_endpoints import FRONT, calls, finished, put, regist
 from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite
 from tests.service import CATALOG, MerchantServer, Service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
@@ -20,6 +21,8 @@ from mercato.platform.db.engine import Database
 from mercato.platform.db.tables import jobs
 from mercato_contract import clock
 from mercato_contract.wire import rfc3339
+
+pytestmark = shared
 
 MANY = "/v1/marketfront/webhook-deliveries/redeliver"
 
@@ -165,6 +168,7 @@ async def test_more_than_fit_are_refused(here: Trade, monkeypatch: pytest.Monkey
     assert (reply.status, reply.json()["errorCode"]) == (422, "VALIDATION_FAILED")
 
 
+@own()
 async def test_a_sixth_request_waits_for_the_others(here: Trade, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(redelivery, "AT_ONCE", 0)
     await here.placed()
@@ -207,6 +211,7 @@ async def attempts_of(here: Trade) -> list[int]:
 
 
 @pytest.mark.parametrize("batch", [1, 100])
+@own()
 async def test_requests_that_overlap_send_nothing_twice(
     here: Trade, monkeypatch: pytest.MonkeyPatch, batch: int
 ):

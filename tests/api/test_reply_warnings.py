@@ -1,26 +1,18 @@
 """An answer that is a yes only because nothing of it is read: the merchant learns it wherever it looks."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.console.visiting import enter_as_partner
-from tests.service import MerchantServer, Service, service
-from tests.waiting import PATIENCE
+from tests.service import MerchantServer, Service
+from tests.sharing import shared
+
+pytestmark = shared
 
 DELIVERIES = "/v1/commerce/webhook-deliveries"
 NO = {"data": {"accepted": False, "isValid": False}}
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
-
-
-@pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
-    assert shop.base
-    limits: dict[str, Any] = {"validate_seconds": PATIENCE, "place_seconds": PATIENCE}
-    async with service(database_url, tmp_path / "data", **limits) as running:
-        yield running
 
 
 @pytest.fixture

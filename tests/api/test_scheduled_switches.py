@@ -1,23 +1,23 @@
 """Switches at an instant beside what else changes a store: switches back, sold-out items, and another currency."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.api.test_catalog_upload import arrive, ended, put, scheduled, soon
 from tests.api.trade import Time, Trade, trade
 from tests.catalog.documents import CAKE, TEA, cafe
-from tests.service import MerchantServer, service
+from tests.service import MerchantServer, Service
+from tests.sharing import shared
+
+pytestmark = shared
 
 STORES = "/v1/commerce/stores"
 FRONT = "/v1/marketfront/stores"
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", now=time, place_seconds=15.0) as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 def menu(name: str, *, currency: str = "USD", without: str | None = None) -> Any:

@@ -10,10 +10,13 @@ import pytest
 from msgspec import Struct
 from tests.api.members import differences, members_of, sample
 from tests.service import CATALOG, Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato_contract.discovery import DiscoveredStore
 from mercato_contract.stores import MarketfrontStore, OnboardingRequest, Store, StoreUpdate
+
+pytestmark = shared
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"

@@ -5,8 +5,11 @@ from uuid import uuid4
 
 import pytest
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
+
+pytestmark = shared
 
 STORES = "/v1/marketfront/stores"
 LUNCH = [{"dayOfWeek": "Monday", "start": "11:30:00", "end": "14:00:00"}]

@@ -14,11 +14,14 @@ from sqlalchemy import func, select
 from tests.calibration import cpu_within
 from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.stores import places, queries, rules
 from mercato.features.stores.model import Onboarding, SoldOut, StoreRow
 from mercato.platform.db.tables import jobs
+
+pytestmark = shared
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -393,6 +396,7 @@ async def test_a_late_time_zone_lookup_does_not_overwrite_the_merchants_own(
 
 @pytest.mark.parametrize("timezone", ["Asia/Tokyo", "UTC"])
 @pytest.mark.parametrize("moves", [False, True])
+@own()
 async def test_a_time_zone_that_is_set_during_its_lookup_is_kept(
     mercato: Service,
     pos: Client,

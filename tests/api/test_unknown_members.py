@@ -9,8 +9,11 @@ from tests.api.table import GUARDED, body_for, headers_for, target
 from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service, service
+from tests.sharing import shared
 
 from mercato.http.operations import Access
+
+pytestmark = shared
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"

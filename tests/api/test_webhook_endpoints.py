@@ -12,6 +12,7 @@ from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
 from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, Service, merchant, service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features import offboarding
@@ -22,6 +23,8 @@ from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.tables import deliveries, failing_endpoints
 from mercato_client import verify_webhook
 from mercato_contract import clock
+
+pytestmark = shared
 
 FRONT = "/v1/marketfront/webhook-endpoints"
 POS = "/v1/commerce/webhook-endpoints"
@@ -102,6 +105,7 @@ async def test_an_endpoint_gets_the_events_of_its_account_signed_with_its_own_se
     assert all("authorization" not in headers for headers, _ in received)
 
 
+@own()
 async def test_the_secret_is_in_the_first_answer_alone_and_sealed_in_the_database(here: Trade):
     made = await register(here.front, here.shop.base + "/mine", headers={"X-Tenant": "tenant-secret-7"})
     expected = made.copy()
@@ -116,6 +120,7 @@ async def test_the_secret_is_in_the_first_answer_alone_and_sealed_in_the_databas
     assert b"tenant-secret-7" not in row.credentials
 
 
+@own()
 async def test_one_row_holds_an_event_however_many_endpoints_get_it(here: Trade):
     made = [await register(here.front, f"{here.shop.base}/{number}") for number in range(3)]
     await here.placed()
@@ -577,6 +582,7 @@ async def test_after_a_rotation_both_secrets_verify(here: Trade):
         assert (await here.front.post(path + "/rotate-secret", {"overlapHours": hours})).status == 422
 
 
+@own()
 async def test_credentials_are_resealed_with_a_new_encryption_key(here: Trade):
     await register(here.front, here.shop.base + "/mine")
     app = here.mercato.app
@@ -590,6 +596,7 @@ async def test_credentials_are_resealed_with_a_new_encryption_key(here: Trade):
         assert await accounts.count_unreadable(tx, Vault([b"n" * 32]), limit=10) == 0
 
 
+@own()
 async def test_a_partners_endpoints_are_deleted_with_it(mercato: Service, shop: MerchantServer):
     partner, client = await mercato.partner(PartnerKind.MARKETFRONT)
     await register(client, shop.base + "/mine")
@@ -634,6 +641,7 @@ async def test_dead_endpoints_delay_no_other_of_the_same_account(database_url: s
         released.set()
 
 
+@own()
 async def test_a_failing_address_is_recorded_for_each_endpoint(here: Trade):
     dead = await register(here.front, "http://127.0.0.1:1/nobody")
     await register(here.front, here.shop.base + "/mine")

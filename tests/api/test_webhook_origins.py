@@ -3,12 +3,11 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.api.trade import Trade, trade
-from tests.service import Client, MerchantServer, merchant, service
+from tests.service import Client, MerchantServer, Service, merchant
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
@@ -19,9 +18,8 @@ REGISTER = "/v1/commerce/onboarding/stores"
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data") as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 @pytest.fixture

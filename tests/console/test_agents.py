@@ -1,7 +1,5 @@
 """The page Agents of a storefront: agents made, shown once, listed with what they spent, and revoked."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,20 +10,21 @@ from tests.console.test_keys import shown
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_partner, enter_as_person
 from tests.quotes.quoting import Quoting
-from tests.service import MerchantServer, service
-from tests.waiting import PATIENCE
+from tests.service import MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato.features.quotes.model import ApprovalRequest
 from mercato.features.sign_in.roles import Role
 
+pytestmark = shared
+
 PAGE = "/console/agents"
 
 
 @pytest.fixture
-async def here(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=PATIENCE) as mercato:
-        yield await trade(mercato, shop)
+async def here(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 async def test_an_agent_is_made_shown_once_and_orders_within_its_limits(here: Trade):

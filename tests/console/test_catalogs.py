@@ -13,10 +13,13 @@ from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.features.catalogs import queries
 from mercato_contract import clock
 from mercato_contract.wire import rfc3339
+
+pytestmark = shared
 
 
 async def publish(deal: Trade, document: Any, path: str) -> Any:
@@ -64,6 +67,7 @@ async def test_a_document_that_is_not_json_is_shown_around_the_place_where_it_br
     assert page.rows("Errors")[0][2].endswith(", ▶<script>alert(1)</script>")
 
 
+@own()
 async def test_the_excerpts_of_a_run_are_deleted_with_it(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     ended = await publish(deal, b"{oops", "/broken.json")
@@ -90,6 +94,7 @@ async def test_a_run_shows_its_changes_from_the_previous_set(mercato: Service, s
     assert (await browser.open("/console/catalogs")).rows("Runs")[0][0] == "succeeded"
 
 
+@own()
 async def test_the_menu_is_a_tree_with_prices(mercato: Service, shop: MerchantServer):
     document = cafe()
     for item in document["items"].values():
@@ -151,6 +156,7 @@ async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(
     assert len(shown) == len(set(shown)) == 200
 
 
+@own()
 async def test_runs_are_visible_only_to_their_merchant_and_operators(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, _ = await enter_as_partner(mercato, deal.pos)

@@ -11,6 +11,7 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.features import offboarding
 from mercato.features.certification.report import sign
@@ -18,6 +19,8 @@ from mercato.features.certification.tables import certification_reports
 from mercato.features.partners.vault import Vault
 from mercato_contract import clock
 from mercato_contract.certification import CheckOutcome, Exchange, Report, Verdict, count
+
+pytestmark = shared
 
 
 def report(**changes: Any) -> Report:
@@ -135,6 +138,7 @@ async def test_a_signed_report_whose_counts_or_kind_are_wrong_is_refused(mercato
         assert (page.status, reason in page.text) == (422, True)
 
 
+@own()
 async def test_the_newest_reports_are_kept_and_deleted_with_their_partner(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):

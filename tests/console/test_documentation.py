@@ -16,11 +16,14 @@ from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.console import guides
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.platform.db.errors import DatabaseUnavailable
+
+pytestmark = shared
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packages/mercato"
@@ -174,6 +177,7 @@ async def test_the_guides_fit_who_reads(browser: Client, reader: str):
     assert [f"/documentation/{name}" in listed for name in READERS[reader]] == [True, True, False, False]
 
 
+@own()
 async def test_who_is_signed_in_sees_the_guides_of_their_role_until_they_choose_others(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):

@@ -20,6 +20,7 @@ from tests.console.visiting import (
     partner_link,
 )
 from tests.service import CATALOG, Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 
 from mercato.console.forms import MAX_FORM
 from mercato.console.screen import MERCHANTS, OPERATORS, PARTNERS, STOREFRONTS, Screen
@@ -33,6 +34,8 @@ from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.errors import RateLimited
 from mercato.settings import Settings
 from mercato_contract import clock
+
+pytestmark = shared
 
 
 @pytest.fixture
@@ -257,6 +260,7 @@ ALONE = (
 
 
 @pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.long)])
+@own()
 async def test_no_form_makes_an_action_stumble(
     mercato: Service, shop: MerchantServer, database_kind: str, share: int
 ):
@@ -349,6 +353,7 @@ async def test_twenty_people_sign_in_from_one_address_within_a_minute(limited: S
         assert (await enter_as_partner(limited, client))[1].status_region == "You are signed in."
 
 
+@own()
 async def test_a_form_without_a_session_has_at_most_32_kib(mercato: Service):
     browser, _ = await enter_as_operator(mercato)
     stranger = Browser(mercato.base, mercato.session)
@@ -361,6 +366,7 @@ async def test_a_form_without_a_session_has_at_most_32_kib(mercato: Service):
     assert await send(browser, "/console/erasure/find", beyond) == 413
 
 
+@own()
 async def test_a_form_that_no_browser_sends_is_refused(mercato: Service):
     browser, _ = await enter_as_operator(mercato)
     for form in (b"text=%", b"text=%4", b"text=%zz", b"text=\xff", "text=\u00e9".encode()):
@@ -405,6 +411,7 @@ def test_a_cookie_of_backslashes_is_read_at_once():
         assert Cookies(Head(scope, None), Settings()).read("a") is None
 
 
+@own()
 async def test_a_link_is_in_no_stored_request_and_no_log(
     mercato: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -469,6 +476,7 @@ async def test_a_menu_of_countless_groups_is_shown_at_once(mercato: Service, sho
 # --- characters that nobody sees ----------------------------------------------------------------------
 
 
+@own()
 async def test_names_that_differ_in_characters_that_nobody_sees_look_different(
     mercato: Service, shop: MerchantServer
 ):
@@ -498,6 +506,7 @@ async def test_names_that_differ_in_characters_that_nobody_sees_look_different(
     assert "T[U+200B]ea" in page.text
 
 
+@own()
 async def test_joiners_and_selectors_stay_where_they_shape_what_is_seen(
     mercato: Service, shop: MerchantServer
 ):

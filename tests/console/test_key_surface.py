@@ -9,9 +9,12 @@ from tests.console.browser import Browser
 from tests.console.test_hostile import PLACES, all_ids, visit
 from tests.console.visiting import enter_as_partner, enter_whole_account
 from tests.service import Client, MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.console.site import SCREENS
 from mercato.features.partners.model import PartnerKind
+
+pytestmark = shared
 
 BOTH = PartnerKind.BOTH
 

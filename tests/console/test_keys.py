@@ -11,6 +11,7 @@ from tests.console.browser import Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.model import ApiKey, PartnerKind, is_whole
@@ -19,6 +20,8 @@ from mercato.features.sign_in import sessions
 from mercato.platform.db.audit import list_entries
 from mercato_contract import clock
 
+pytestmark = shared
+
 
 def shown(page: Page) -> str:
     """Return the key or secret in the region that shows it once."""
@@ -26,6 +29,7 @@ def shown(page: Page) -> str:
     return region.all("code")[0].text
 
 
+@own()
 async def test_a_key_is_made_shown_once_used_and_revoked(mercato: Service):
     client = (await mercato.partner())[1]
     browser, _ = await enter_as_partner(mercato, client)
@@ -107,6 +111,7 @@ async def key_of(mercato: Service, text: str) -> ApiKey:
         return await credentials.get_key(tx, text)
 
 
+@own()
 async def test_a_key_made_in_a_keys_session_descends_from_it_and_expires_no_later(mercato: Service):
     client = (await mercato.partner())[1]
     await expire_in_30_days(mercato, client)
@@ -130,6 +135,7 @@ async def test_a_key_made_in_a_keys_session_descends_from_it_and_expires_no_late
     assert f"Made with {parent.prefix}" in (await browser.open("/console/keys")).text
 
 
+@own()
 async def test_a_key_made_in_an_operators_session_has_no_parent(mercato: Service):
     made, _ = await mercato.partner()
     browser, _ = await enter_whole_account(mercato, made.id)
@@ -137,6 +143,7 @@ async def test_a_key_made_in_an_operators_session_has_no_parent(mercato: Service
     assert (key.parent_key_id, key.expires_at) == (None, None)
 
 
+@own()
 async def test_revoking_a_key_lists_what_descends_from_it_and_offers_to_revoke_that_too(mercato: Service):
     made, client = await mercato.partner()
     browser, _ = await enter_as_partner(mercato, client)
@@ -173,6 +180,7 @@ async def test_revoking_a_key_lists_what_descends_from_it_and_offers_to_revoke_t
         assert (await key.get("/v1/commerce/stores")).status == 401
 
 
+@own()
 async def test_a_revoked_keys_session_makes_no_key_that_outlives_it(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):
@@ -200,6 +208,7 @@ async def test_the_console_makes_a_bounded_number_of_keys(mercato: Service, monk
         assert (refused.status, "at most 1" in refused.text) == (409, True)
 
 
+@own()
 async def test_a_new_signing_secret_is_shown_once_and_signs(mercato: Service):
     made, client = await mercato.partner()
     browser, _ = await enter_as_partner(mercato, client)
@@ -216,6 +225,7 @@ async def test_a_new_signing_secret_is_shown_once_and_signs(mercato: Service):
     assert text not in str(browser.cookies)
 
 
+@own()
 async def test_where_webhooks_go_is_set_and_a_token_is_never_shown(mercato: Service):
     made, _ = await mercato.partner(PartnerKind.BOTH)
     browser, _ = await enter_whole_account(mercato, made.id)
@@ -261,6 +271,7 @@ async def test_limits_and_their_use_are_shown(database_url: str, tmp_path: Path)
         assert "Stored today 0 of" in page.text
 
 
+@own()
 async def test_keys_are_for_whole_accounts_that_may_change_and_their_own(mercato: Service):
     client = (await mercato.partner())[1]
     stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])

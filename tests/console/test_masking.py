@@ -16,6 +16,7 @@ from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.partners.test_commands import Shell, shell
 from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.console.screen import OPERATORS, PARTNERS, Audience
 from mercato.console.site import SCREENS
@@ -33,6 +34,8 @@ from mercato.platform.db.audit import list_entries
 from mercato_contract.clock import new_id
 from mercato_contract.events import EventType
 from mercato_contract.placements import ClientContext, Customer, PickupFulfillment, ScheduleType
+
+pytestmark = shared
 
 __all__ = ["shell"]
 
@@ -164,6 +167,7 @@ def assert_unmarked(text: str, where: str, *, codes: bool = False) -> None:
     assert not found, f"{where} shows {found}: {text}"
 
 
+@own()
 async def test_no_page_of_operators_and_no_command_shows_the_customer_of_an_order(
     mercato: Service, shop: MerchantServer, shell: Shell
 ):
@@ -206,6 +210,7 @@ async def _assert_commands_show_nothing(mercato: Service, shell: Shell) -> None:
     assert "names the customer" in shell.err
 
 
+@own()
 async def test_support_of_the_operator_sees_names_and_the_rest_once_the_audit_trail_has_recorded_it(
     mercato: Service, shop: MerchantServer
 ):
@@ -274,6 +279,7 @@ def test_a_masked_phone_number_has_its_country_and_its_last_two_digits(phone: st
     assert mask_phone(phone) == shown
 
 
+@own()
 async def test_no_page_of_a_read_only_session_shows_the_customer_of_an_order(
     mercato: Service, shop: MerchantServer
 ):

@@ -14,6 +14,9 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
 from tests.databases import only_sqlite
 from tests.service import CATALOG, MerchantServer, Service
+from tests.sharing import shared
+
+pytestmark = shared
 
 MOST_BYTES = 100_000
 MOST = 9

@@ -18,9 +18,12 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner, enter_whole_account
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service, service
+from tests.sharing import own, shared
 
 from mercato.features.partners.model import Limits, PartnerKind
 from mercato.platform.db.audit import list_entries
+
+pytestmark = shared
 
 PLAYGROUND = "/console/playground"
 
@@ -39,6 +42,7 @@ def answer(page: Page) -> tuple[str, Any]:
     return status, json.loads("{" + body)
 
 
+@own()
 async def test_an_order_is_placed_from_a_cart_that_was_validated(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser, page = await open_playground(mercato, deal)

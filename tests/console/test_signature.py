@@ -5,6 +5,9 @@ from tests.api.test_explain_signature import STRANGE, received
 from tests.console.visiting import enter_as_partner
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
+from tests.sharing import shared
+
+pytestmark = shared
 
 
 @only_sqlite

@@ -8,8 +8,11 @@ from importlib import resources
 from tests.databases import only_sqlite
 from tests.docs.documents import ROOT
 from tests.service import Service
+from tests.sharing import shared
 
 from mercato.console.rendering import SHARED, asset_url, environment
+
+pytestmark = shared
 
 FROM_NPM = {
     # @fontsource-variable/inter@5.3.0

@@ -8,10 +8,13 @@ from tests.api.trade import Trade, trade
 from tests.console.browser import Page
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in.roles import Role
 from mercato_contract.stores import MAX_CHARGES
+
+pytestmark = shared
 
 
 async def opened(mercato: Service, shop: MerchantServer, **options: Any) -> tuple[Trade, Any, str]:
@@ -176,6 +179,7 @@ async def test_a_store_whose_own_system_answers_has_no_form_for_taxes_and_refuse
     assert "charges are for stores that aren't called" in refused.text
 
 
+@own()
 async def test_who_may_not_manage_a_store_sees_its_handling_and_has_no_way_to_change_it(
     mercato: Service, shop: MerchantServer
 ):

@@ -7,9 +7,12 @@ from typing import Final
 
 import pytest
 from tests.calibration import plain_decoding_seconds
+from tests.sharing import shared
 
 from mercato.console.forms import MAX_PARTS, read_upload
 from mercato_contract.refusals import InvalidRequest
+
+pytestmark = shared
 
 TYPE = b"multipart/form-data; boundary=----WebKitFormBoundaryABC"
 NAMED = b'Content-Disposition: form-data; name="file"; filename="a.json"\r\n'

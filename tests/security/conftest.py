@@ -1,5 +1,5 @@
 """A running service, as the tests of its interface have it."""
 
-from tests.api.conftest import mercato, pos, shop
+from tests.api.conftest import pos
 
-__all__ = ["mercato", "pos", "shop"]
+__all__ = ["pos"]
