@@ -123,6 +123,11 @@ class Page:
         table = next(one for one in self.root.all("table") if one.all("caption")[0].text == caption)
         return [one.attributes["data-copy"] for one in table.all("button") if "data-copy" in one.attributes]
 
+    @property
+    def row_links(self) -> list[Element]:
+        """The links that rows of lists lead to."""
+        return [link for link in self.root.all("a") if "row" in link.attributes.get("class", "").split()]
+
     def link(self, name: str) -> str:
         """Return where the link of the name leads."""
         return next(one.attributes["href"] for one in self.root.all("a") if one.text == name)

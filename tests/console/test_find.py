@@ -167,7 +167,7 @@ async def test_whatever_a_list_shows_shortened_is_found_by_pasting_it(mercato: S
     store, _ = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
     for browser in (operator, merchant, store):
         for path in ("orders", "webhooks", "catalogs"):
-            links = (await browser.open(f"/console/{path}")).root.all("a", **{"class": "id"})
+            links = (await browser.open(f"/console/{path}")).row_links
             assert links, path
             for link in links:
                 there = link.attributes["href"].removeprefix("/console/")
@@ -185,7 +185,7 @@ async def test_orders_stores_partners_runs_and_webhooks_are_found_by_the_last_ei
     operator, _ = await enter_as_operator(mercato)
     merchant, _ = await enter_as_partner(mercato, deal.pos)
     front, _ = await enter_as_partner(mercato, deal.front)
-    (run,) = (await operator.open("/console/catalogs")).root.all("a", **{"class": "id"})
+    (run,) = (await operator.open("/console/catalogs")).row_links
     async with mercato.app.db.read() as tx:
         partner = await tx.scalar(select(stores.c.partner_id))
     ids = {
@@ -225,7 +225,7 @@ async def test_a_search_never_tells_what_other_partners_have(mercato: Service, s
         str(made.id)[-8:],
     ]
     browser, _ = await enter_as_operator(mercato)
-    (run,) = (await browser.open("/console/catalogs")).root.all("a", **{"class": "id"})
+    (run,) = (await browser.open("/console/catalogs")).row_links
     texts += [run.text, run.attributes["title"]]
     texts += [sent["deliveryId"], sent["deliveryId"][-8:], sent["webhookId"]]
     own = [deal.store["storeId"], deal.store["storeId"][-8:], "Test Store", "store-1"]

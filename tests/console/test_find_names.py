@@ -36,7 +36,7 @@ async def found_orders(browser: Browser, text: str) -> list[str]:
     page = await find(browser, text)
     return [
         link.attributes["title"]
-        for link in page.root.all("a", **{"class": "id"})
+        for link in page.row_links
         if link.attributes["href"].startswith("/console/orders/")
     ]
 

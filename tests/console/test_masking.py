@@ -147,7 +147,7 @@ async def paths_of(mercato: Service, audiences: frozenset[Audience]) -> list[str
             ids[name] = [row[0] for row in await tx.all(select(column))]
     assert all(ids.values()), "there is one of each"
     ids["passkey"] = ids["person"] = ids["session"] = [new_id()]
-    ids["report"] = ids["endpoint"] = [new_id()]
+    ids["report"] = ids["endpoint"] = ids["registration"] = ids["upload"] = [new_id()]
     opened = [one for one in SCREENS if one.audiences & audiences and (one.show or one.ask)]
     return [path for screen in opened for path in _with_ids(screen.path, ids)]
 

@@ -12,6 +12,8 @@ from mercato.console.forms import decode_fields, read_query
 from mercato.console.screen import Visit
 from mercato.features import lookup
 from mercato.features.lookup import Scope
+from mercato.features.orders.headlines import OrderHeadline, list_headlines
+from mercato.features.orders.operators import OrderSummary
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_prefixes
 from mercato.features.sign_in import passkeys
@@ -174,3 +176,12 @@ async def name_actors(tx: Read, actors: Iterable[str]) -> Mapping[str, str]:
 def actor_of(text: str) -> str:
     """Return the actor that a person's name stands for."""
     return text if ":" in text or text == SERVICE else f"{_CONSOLE}{PERSON}{text}"
+
+
+async def headlines_of(tx: Read, visit: Visit, rows: Iterable[OrderSummary]) -> Mapping[UUID, OrderHeadline]:
+    """Return what people call the orders of a list, by their ids.
+
+    Customers are named to the sides of an order, but not in lists of operators, which have those of the whole network.
+    """
+    names_customers = not visit.is_operator and visit.may(Permission.SEE_CUSTOMERS)
+    return await list_headlines(tx, [row.id for row in rows], with_customers=names_customers)

@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Meta
 from msgspec.structs import replace
 
-from mercato.console.filters import before_of, partner_of, read_filters, store_of
+from mercato.console.filters import before_of, headlines_of, partner_of, read_filters, store_of
 from mercato.console.screen import (
     EVERYBODY,
     OPERATORS,
@@ -23,7 +23,6 @@ from mercato.console.screen import (
 from mercato.console.times import say_text
 from mercato.features.orders import operators
 from mercato.features.orders.errors import OrderNotFound
-from mercato.features.orders.headlines import list_headlines
 from mercato.features.orders.history import note_of, title_of
 from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
@@ -110,7 +109,7 @@ async def list_orders(visit: Visit) -> Page:
         )
         rows = [] if filters.faults else await operators.list_orders(tx, wanted, limit=PAGE + 1)
         page, cursor = page_of(rows, PAGE, lambda row: row.id)
-        headlines = await list_headlines(tx, [row.id for row in page], with_customers=_sees_customers(visit))
+        headlines = await headlines_of(tx, visit, page)
     filters.listed(page)
     values = {
         "orders": page,
@@ -121,11 +120,6 @@ async def list_orders(visit: Visit) -> Page:
         "most": operators.MAX_VIEWED,
     }
     return Page("orders.html", "Orders", values)
-
-
-def _sees_customers(visit: Visit) -> bool:
-    """Return whether a list names customers: to the sides of an order, not to the operators of the network."""
-    return not visit.is_operator and visit.may(Permission.SEE_CUSTOMERS)
 
 
 @screens.get("orders/{order}")

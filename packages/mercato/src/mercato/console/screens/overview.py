@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mercato.console.filters import headlines_of
 from mercato.console.hours import Slot, bars_of
 from mercato.console.screen import PARTNERS, Page, Screens, Visit
 from mercato.console.times import say
@@ -71,12 +72,15 @@ async def show_overview(visit: Visit) -> Page:
     )
     open_orders = replace(all_orders, state=OrderState.OPEN)
     async with visit.app.db.read() as tx:
+        pending = await _pending(tx, visit, all_orders)
+        orders = await list_orders(tx, all_orders, limit=SHOWN)
         values = {
             "most": MAX_COUNTED,
             "open": await count_orders(tx, open_orders, most=MAX_COUNTED),
-            "pending": await _pending(tx, visit, all_orders),
+            "pending": pending,
             **await _today(tx, visit, all_orders, now),
-            "orders": await list_orders(tx, all_orders, limit=SHOWN),
+            "orders": orders,
+            "headlines": await headlines_of(tx, visit, (*pending, *orders)),
             **await _failed(tx, visit, since),
             "refusals": [row async for row in _refusals(tx, visit, since)],
             **await _catalogs_and_stores(tx, visit, since),

@@ -5,7 +5,7 @@ It is a form that is posted: what is typed may be a customer's phone number or a
 
 from typing import Any, Final
 
-from mercato.console.filters import scope_of
+from mercato.console.filters import headlines_of, scope_of
 from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.console.store_states import calls_shown, find_states
 from mercato.features.catalogs.operators import RunFilter, list_runs
@@ -68,8 +68,10 @@ async def _rows(tx: Read, visit: Visit, found: Found) -> dict[str, Any]:
     now = visit.app.clock()
     stores = await list_stores_of(tx, found.stores, now=now)
     requests = [await find_refused(tx, Filter(), request_id) for request_id in found.requests]
+    orders = await list_orders_of(tx, found.orders)
     return {
-        "orders": await list_orders_of(tx, found.orders),
+        "orders": orders,
+        "headlines": await headlines_of(tx, visit, orders),
         "stores": stores,
         "states": await find_states(tx, stores, now, shows_calls_of=calls_shown(visit)),
         "partners": await find_names(tx, found.partners),
