@@ -231,6 +231,45 @@ def test_what_means_nothing_is_the_same_as_nothing(one: Any, other: Any):
     assert place.read(document | {"payment": {"a": None}}) != place.read(document | {"payment": {}})
 
 
+@pytest.mark.parametrize(
+    "text", ["{", "{,", ":{}", '"', '","a":null', '{"a":""', '\\"note":null', '"tip":"1.0"', "\n"]
+)
+def test_a_text_is_compared_letter_by_letter_whatever_it_looks_like(text: str):
+    place = REQUESTS["place"]
+    document = {
+        "cart": {"catalogSetId": str(UUID(int=1)), "storeId": str(UUID(int=2)), "lineItems": []},
+        "clientContext": {"ip": "", "userAgent": ""},
+        "fulfillment": {"mode": "PICKUP", "scheduleType": "ASAP"},
+    }
+    texts = ("", text, f"{text},", f"{text}{text}", f"{text}x", f"x{text}")
+    meanings = {place.read(document | {"note": one}) for one in texts}
+    assert len(meanings) == len(texts)
+
+
+def test_a_key_of_the_previous_release_is_for_what_its_request_meant():
+    """Its hash is that of these bytes."""
+    document = {
+        "amounts": {"tip": "1.50", "total": None},
+        "cart": {
+            "storeId": str(UUID(int=2)),
+            "catalogSetId": str(UUID(int=1)),
+            "lineItems": [{"itemId": str(UUID(int=3)), "quantity": 2, "modifierGroups": [], "note": "é{"}],
+        },
+        "clientContext": {"ip": "::1", "userAgent": ""},
+        "fulfillment": {
+            "mode": "DELIVERY_BY_MERCHANT", "scheduleType": "SCHEDULED", "deliveryType": "LEAVE_AT_DOOR",
+            "scheduledTime": "2026-01-31T20:30:00+02:00", "address": {"address1": None}, "instructions": "",
+        },
+    }  # fmt: skip
+    assert REQUESTS["place"].read(document).decode() == (
+        '{"amounts":{"tip":"1.5"},"cart":{"catalogSetId":"00000000-0000-0000-0000-000000000001","lineItems":[{"itemId":'
+        '"00000000-0000-0000-0000-000000000003","note":"é{","quantity":2}],"storeId":'
+        '"00000000-0000-0000-0000-000000000002"},"clientContext":{"ip":"::1"},"fulfillment":{"deliveryType":'
+        '"LEAVE_AT_DOOR","mode":"DELIVERY_BY_MERCHANT","scheduleType":"SCHEDULED","scheduledTime":'
+        '"2026-01-31T18:30:00.000Z"}}null'
+    )
+
+
 def test_a_street_is_an_address1():
     place = REQUESTS["place"]
     home = {"mode": "DELIVERY_BY_MERCHANT", "scheduleType": "ASAP", "deliveryType": "LEAVE_AT_DOOR"}

@@ -49,13 +49,13 @@ _BEYOND: Final = b"1e999"
 
 def is_too_deep(text: bytes) -> bool:
     """Return whether the text is nested more than MAX_DEPTH levels deep. It needs no stack, and may be malformed."""
+    # Most texts have fewer brackets than levels are allowed, those in strings included.
+    if len(text.translate(None, _NOT_BRACKETS)) <= MAX_DEPTH or text.lstrip()[:1] not in (b"{", b"["):
+        return False
     marks = text
     if b"\\" in text:
         marks = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = marks.translate(None, _NOT_MARKS).replace(b'""', b"")
-    # Most texts have fewer brackets than levels are allowed.
-    if len(marks) <= MAX_DEPTH or text.lstrip()[:1] not in (b"{", b"["):
-        return False
     if b'"' in marks:  # a string has brackets
         marks = _STRING.sub(b"", text).translate(None, _NOT_BRACKETS)
     brackets = marks.translate(_ALIKE)

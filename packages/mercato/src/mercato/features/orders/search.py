@@ -103,11 +103,9 @@ def _insert_of(*kinds: str) -> Any:
 
 
 _INSERT_ORDER: Final = tuple(
-    _insert_of(SearchKind.PHONE, SearchKind.EMAIL, SearchKind.TAIL, *NAMES[:words])
-    for words in range(MAX_WORDS + 1)
+    _insert_of(SearchKind.TAIL, *CONTACTS[:contacts]) for contacts in range(len(CONTACTS) + 1)
 )
-"""For each number of words of a name: one statement, however many rows."""
-_INSERT_TAIL: Final = _insert_of(SearchKind.TAIL)
+"""For each number of entries of a customer: one statement, however many rows."""
 _INSERT_NUMBER: Final = _insert_of(SearchKind.NUMBER)
 _REPLACE_NUMBER: Final = prepared_update(
     order_search,
@@ -126,7 +124,10 @@ class ContactKeys(Struct, frozen=True):
     secrets: Sequence[bytes]
 
     def entries_of(self, customer: Customer, country: str | None) -> dict[str, int]:
-        """Return the entries of an order's customer, whose store is in the country (ISO 3166, if known)."""
+        """Return the entries of an order's customer, whose store is in the country (ISO 3166, if known).
+
+        Their kinds are the first ones of CONTACTS.
+        """
         return {
             SearchKind.PHONE: self._hash(SearchKind.PHONE, normal_phone(customer.phone, country)),
             SearchKind.EMAIL: self._hash(SearchKind.EMAIL, normal_email(customer.email)),
@@ -174,13 +175,14 @@ def name_words(first_name: str, last_name: str) -> list[str]:
     one of a script without spaces also with both names together, in either order.
     """
     first, last = split(first_name), split(last_name)
-    words = dict.fromkeys(piece.text[:MAX_LETTERS] for piece in (*first, *last))
-    unspaced = [piece.unspaced for piece in (*first, *last)]
-    if unspaced and all(unspaced):
-        ends = ["".join(piece.text for piece in pieces) for pieces in (first, last)]
-        words |= dict.fromkeys(f"{one}{other}"[:MAX_LETTERS] for one, other in (ends[::-1], ends))
-    elif not any(unspaced):
+    pieces = first + last
+    words = {piece.text[:MAX_LETTERS]: None for piece in pieces}
+    unspaced = sum([piece.unspaced for piece in pieces])
+    if not unspaced:
         words |= dict.fromkeys(words_of((first_name, last_name)))
+    elif unspaced == len(pieces):
+        ends = ["".join(piece.text for piece in end) for end in (first, last)]
+        words |= dict.fromkeys(f"{one}{other}"[:MAX_LETTERS] for one, other in (ends[::-1], ends))
     return list(words)[:MAX_WORDS] or [""]
 
 
@@ -207,10 +209,11 @@ def normal_phone(text: str, country: str | None) -> str:
     plain = _plain_phone(text)
     found = _PHONE.fullmatch(plain)
     number = plain if found is None else found["number"]
-    digits = "".join(letter for letter in number if letter.isdigit())
     e164 = _find_e164(number, country)
-    if e164 is None and digits.startswith("00"):
-        e164 = _find_e164(f"+{digits[2:]}", None)
+    if e164 is not None:
+        return e164
+    digits = "".join(letter for letter in number if letter.isdigit())
+    e164 = _find_e164(f"+{digits[2:]}", None) if digits.startswith("00") else None
     return digits if e164 is None else e164
 
 
@@ -270,12 +273,9 @@ def add_order(
     tx: Write, keys: ContactKeys, order_id: UUID, customer: Customer | None, *, country: str | None
 ) -> None:
     """Add the entries of an order; those of its customer, unless that was erased."""
-    entries: dict[str, Any] = {"order_id": order_id, SearchKind.TAIL: tail_key(order_id)}
-    if customer is None:
-        tx.defer(_INSERT_TAIL, entries)
-    else:
-        entries |= keys.entries_of(customer, country)
-        tx.defer(_INSERT_ORDER[sum(kind in entries for kind in NAMES)], entries)
+    contacts = {} if customer is None else keys.entries_of(customer, country)
+    entries = {"order_id": order_id, SearchKind.TAIL: tail_key(order_id)} | contacts
+    tx.defer(_INSERT_ORDER[len(contacts)], entries)
 
 
 def add_number(tx: Write, order_id: UUID, number: str) -> None:
