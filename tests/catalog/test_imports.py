@@ -401,7 +401,136 @@ def test_square_catalogs_may_be_a_list_or_one_object(form: str):
     assert imported("square", document).item("Tea")["basePrice"] == "3.50"
 
 
-SAMPLES = {"uber": uber, "deliverect": deliverect, "hubrise": hubrise, "square": square}
+def toast() -> Menu:
+    """Return a menu in Toast's format: sizes, prices by time, nested groups, an item twice, a price of a group."""
+    cheese = {
+        "guid": "cheese",
+        "name": "Cheese",
+        "price": 12.10,
+        "pricingStrategy": "BASE_PRICE",
+        "modifierGroupReferences": [1],
+        "taxInfo": ["rate"],
+        "itemTags": [{"name": "Vegetarian", "guid": "t"}],
+        "visibility": ["POS"],
+    }
+    sized = {
+        "guid": "sized",
+        "name": "Any size",
+        "price": None,
+        "pricingStrategy": "SIZE_PRICE",
+        "pricingRules": {"timeSpecificPricingRules": [], "sizeSpecificPricingGuid": "size"},
+        "modifierGroupReferences": [2, 3],
+    }
+    happy = {
+        "guid": "beer",
+        "name": "Beer",
+        "pricingStrategy": "TIME_SPECIFIC_PRICE",
+        "pricingRules": {
+            "timeSpecificPricingRules": [{"timeSpecificPrice": 4, "basePrice": 6.5, "schedule": []}]
+        },
+    }
+    opened = {"guid": "open", "name": "Catering", "price": None, "pricingStrategy": "OPEN_PRICE"}
+    sequence = [{"sequence": 1, "price": 0.75}, {"sequence": 2, "price": 1}]
+    rule = {
+        "sizeName": "S",
+        "sizeGuid": "s",
+        "sequencePrices": sequence,
+    }
+    return {
+        "restaurantGuid": "r",
+        "lastUpdated": "2026-01-31T18:30:00.000+0000",
+        "restaurantTimeZone": "America/New_York",
+        "menus": [
+            {
+                "guid": "lunch",
+                "name": "Lunch",
+                "availability": {
+                    "alwaysAvailable": False,
+                    "schedule": [
+                        {"days": ["MONDAY", "FRIDAY"], "timeRanges": [{"start": "18:00", "end": "02:00"}]},
+                        {"days": ["SOMEDAY"], "timeRanges": []},
+                    ],
+                },
+                "menuGroups": [
+                    {
+                        "guid": "pizza",
+                        "name": "Pizza",
+                        "menuItems": [cheese, sized],
+                        "menuGroups": [{"guid": "drinks", "name": "Drinks", "menuItems": [happy, opened, cheese]}],
+                    },
+                    {"guid": "deals", "name": "Deals", "menuItems": [cheese | {"price": 9}]},
+                ],
+            }
+        ],
+        "modifierGroupReferences": {
+            "1": {"guid": "toppings", "name": "Toppings", "referenceId": 1, "minSelections": 0, "maxSelections": None,
+                  "isMultiSelect": True, "pricingStrategy": "NONE", "modifierOptionReferences": [10, 11, 99]},
+            "2": {"guid": "size", "name": "Size", "referenceId": 2, "minSelections": 0, "maxSelections": 1,
+                  "modifierOptionReferences": [12, 13]},
+            "3": {"guid": "sauces", "name": "Sauces", "referenceId": 3, "minSelections": 1, "isMultiSelect": False,
+                  "pricingStrategy": "SEQUENCE_PRICE", "pricingRules": {"sizeSequencePricingRules": [rule]},
+                  "defaultOptionsChargePrice": "NO", "modifierOptionReferences": [14]},
+        },
+        "modifierOptionReferences": {
+            "10": {"guid": "ham", "name": "Ham", "price": 1.5, "modifierGroupReferences": [3],
+                   "allowsDuplicates": True},
+            "11": {"guid": "olives", "name": "Olives", "price": 0},
+            "12": {"guid": "small", "name": "Small", "price": 11},
+            "13": {"guid": "large", "name": "Large", "price": 15.25},
+            "14": {"guid": "chili", "name": "Chili", "price": None, "isDefault": True},
+        },
+    }  # fmt: skip
+
+
+def test_a_menu_of_toast_has_its_prices_choices_and_hours():
+    made = imported("toast", toast())
+    prices = sorted(item["basePrice"] for item in made.document["items"].values() if item["name"] == "Cheese")
+    assert prices == ["12.10", "9.00"]
+    assert made.item("Beer")["basePrice"] == "6.50"
+    assert "basePrice" not in made.item("Catering")
+    assert made.choices("Toppings") == {"Ham": "1.50", "Olives": "0.00"}
+    assert made.choices("Size") == {"Small": "11.00", "Large": "15.25"}
+    assert made.choices("Sauces") == {"Chili": "0.75"}
+    size, toppings, sauces = (made.group(name) for name in ("Size", "Toppings", "Sauces"))
+    # What is sold by its size has no price without one.
+    assert (made.item("Any size")["basePrice"], size["minimumAllowed"], size["maximumAllowed"]) == (
+        "0.00",
+        1,
+        1,
+    )
+    assert "maximumPerItem" not in toppings
+    assert (sauces["minimumAllowed"], sauces["maximumAllowed"], sauces["maximumPerItem"]) == (1, 1, 1)
+    [catalog] = made.document["catalogs"].values()
+    assert [one["dayOfWeek"] for one in catalog["availability"]] == [
+        "Monday",
+        "Tuesday",
+        "Friday",
+        "Saturday",
+    ]
+    assert {
+        path: message for path, message in made.lost.items() if not message.endswith("has no counterpart.")
+    } == {
+        "": "The document names no currency, so USD is used. Set another if that is wrong.",
+        "/menus/0/availability/schedule/1/days": "This isn't a day of the week.",
+        "/menus/0/menuGroups/0/menuItems/1/pricingRules": (
+            "Its price is that of its size, so without one it costs nothing."
+        ),
+        "/menus/0/menuGroups/0/menuGroups/0/menuItems/0/pricingRules": (
+            "Its price differs by time. The base price is used at all times."
+        ),
+        "/menus/0/menuGroups/0/menuGroups/0/menuItems/1/price": (
+            "It has no price of its own, so it can't be sold by itself."
+        ),
+        "/modifierGroupReferences/1/modifierOptionReferences/2": "It refers to something that isn't in the document.",
+        "/modifierGroupReferences/3": "No option of a group is chosen beforehand.",
+        "/modifierGroupReferences/3/defaultOptionsChargePrice": "A default option costs its price, as any other.",
+        "/modifierGroupReferences/3/pricingRules": (
+            "The price of its options differs by size or by how many are chosen. The first one is used."
+        ),
+    }
+
+
+SAMPLES = {"uber": uber, "deliverect": deliverect, "hubrise": hubrise, "square": square, "toast": toast}
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -417,7 +546,16 @@ def struct_places(value: Any, at: str = "") -> list[tuple[Menu, str]]:
     if not isinstance(value, dict):
         return []
     inner = [one for key, inner in value.items() for one in struct_places(inner, f"{at}/{key}")]
-    tables = ("/products", "/modifiers", "/modifierGroups", "/bundles", "/translations", "Translations")
+    tables = (
+        "/modifierGroupReferences",
+        "/modifierOptionReferences",
+        "/products",
+        "/modifiers",
+        "/modifierGroups",
+        "/bundles",
+        "/translations",
+        "Translations",
+    )
     unread = ("/tax_info", "/deals", "/tax_data")
     table = at.endswith(tables)
     return inner if table or any(part in at for part in unread) else [(value, at), *inner]
@@ -524,23 +662,36 @@ _TEXTS = (
 _NUMBERS = (-(2**63), -1, 0, 1, 2, 7, 250, 2**31, 2**63 - 1)
 
 
-def documents(kind: info.Type) -> st.SearchStrategy[Any]:
-    """Return documents of the type: few ids, so that they refer to each other, and numbers that hurt."""
+def documents(kind: info.Type, *, within: tuple[type, ...] = ()) -> st.SearchStrategy[Any]:
+    """Return documents of the type: few ids, so that they refer to each other, and numbers that hurt.
+
+    An object within one of its own type has no others in turn.
+    """
     match kind:
         case info.StructType():
-            required = {one.encode_name: documents(one.type) for one in kind.fields if one.required}
-            optional = {one.encode_name: documents(one.type) for one in kind.fields if not one.required}
-            return st.fixed_dictionaries(required, optional=optional)
+            if within.count(kind.cls) > 1:
+                return st.nothing()
+            below = (*within, kind.cls)
+            members = [(one, documents(one.type, within=below)) for one in kind.fields]
+            return st.fixed_dictionaries(
+                {one.encode_name: values for one, values in members if one.required},
+                optional={one.encode_name: values for one, values in members if not one.required},
+            )
         case info.ListType():
-            return st.lists(documents(kind.item_type), max_size=3)
+            inner = documents(kind.item_type, within=within)
+            return st.lists(inner, max_size=0 if inner.is_empty else 3)
         case info.DictType():
             return st.dictionaries(
-                st.sampled_from(("a", "b", "c", "d/~")), documents(kind.value_type), max_size=3
+                st.sampled_from(("a", "b", "c", "0", "1", "d/~")),
+                documents(kind.value_type, within=within),
+                max_size=3,
             )
         case info.UnionType():
-            return st.one_of(*map(documents, kind.types))
+            return st.one_of(*(documents(one, within=within) for one in kind.types))
         case info.IntType():
             return st.sampled_from(_NUMBERS)
+        case info.DecimalType():
+            return st.sampled_from((-1, 0, 4.5, 12.005, 1e300, 2**70))
         case info.BoolType():
             return st.booleans()
         case info.StrType():

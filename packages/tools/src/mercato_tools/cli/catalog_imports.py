@@ -35,6 +35,8 @@ class Format(StrEnum):
     DELIVERECT = "deliverect"
     HUBRISE = "hubrise"
     SQUARE = "square"
+    TOAST = "toast"
+    SCHEMA_ORG = "schema-org"
 
 
 imports = group("import", "Turn a spreadsheet, or a menu of another format, into a CatalogSet.")

@@ -13,7 +13,7 @@ from mercato_contract.decoding import Decoder
 from mercato_contract.decoding.walk import FILE
 from mercato_contract.json_values import escape
 from mercato_contract.money import find_scale
-from mercato_tools.imports import deliverect, hubrise, square, uber
+from mercato_tools.imports import deliverect, hubrise, schema_org, square, toast, uber
 from mercato_tools.imports.draft import Draft, ImportOptions, Loss, Losses
 
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
@@ -39,7 +39,12 @@ FORMATS: Final[Mapping[str, Format]] = {
     "deliverect": deliverect,
     "hubrise": hubrise,
     "square": square,
+    "toast": toast,
 }
+
+
+SCHEMA_ORG: Final = "schema-org"
+"""The format of saved pages, whose nodes have no fixed types."""
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -56,8 +61,20 @@ class UnknownCurrencyError(ValueError):
 
 def convert(name: str, document: bytes, options: ImportOptions) -> Imported:
     """Convert the document. Raises a Problem that lists its faults by pointer, and UnknownCurrencyError."""
-    form, losses = FORMATS[name], Losses()
-    text = document.removeprefix(BOM)
+    losses = Losses()
+    if name == SCHEMA_ORG:
+        page = schema_org.read(document, losses)
+        draft = _draft(name, schema_org.currency_of(page), options, losses)
+        schema_org.fill(page, draft)
+    else:
+        form = FORMATS[name]
+        menu = _decode(form, document.removeprefix(BOM), losses)
+        draft = _draft(name, form.currency_of(menu), options, losses)
+        form.fill(menu, draft, options)
+    return Imported(document=draft.finish(), losses=losses.listed, count=losses.count)
+
+
+def _decode(form: Format, text: bytes, losses: Losses) -> Any:
     try:
         untyped = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -65,13 +82,15 @@ def convert(name: str, document: bytes, options: ImportOptions) -> Imported:
     shape = form.shape_of(untyped)
     menu = Decoder(shape, bounds=FILE)(text)
     _report_unread(untyped, info.type_info(shape), "", losses, form.IGNORED)
-    currency = _currency(form.currency_of(menu), options, losses)
+    return menu
+
+
+def _draft(name: str, found: str | None, options: ImportOptions, losses: Losses) -> Draft:
+    currency = _currency(found, options, losses)
     scale = find_scale(currency)
     if scale is None:
         raise UnknownCurrencyError(currency)
-    draft = Draft(source=name, currency=currency, scale=scale, losses=losses)
-    form.fill(menu, draft, options)
-    return Imported(document=draft.finish(), losses=losses.listed, count=losses.count)
+    return Draft(source=name, currency=currency, scale=scale, losses=losses)
 
 
 def _currency(found: str | None, options: ImportOptions, losses: Losses) -> str:
