@@ -165,7 +165,10 @@ def test_an_operator_adds_lists_tests_and_removes_an_endpoint_by_command(shell: 
     assert [one["type"] for one in shell.json("webhooks", "list")["deliveries"]] == ["ping"]
     shell("notification", "add", "https://ops.example/other", "--type", "order.created", code=1)
     assert "partner.failing" in shell.err
-    shell("notification", "add", "http://10.0.0.1/other", code=1)
+    shell("notification", "add", "http://10.0.0.1/other", code=2)
+    assert "tell this command, too: MERCATO_ALLOW_PRIVATE_NETWORKS=true mercato notification add" in shell.err
+    shell("notification", "add", "ftp://ops.example/other", code=1)
+    assert "MERCATO_ALLOW_PRIVATE_NETWORKS" not in shell.err
     shell("notification", "enable", made["endpointId"])
     shell("notification", "remove", made["endpointId"])
     assert shell.json("notification", "list") == {"endpoints": []}

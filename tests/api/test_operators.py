@@ -115,7 +115,10 @@ async def test_a_list_fits_80_columns_and_its_short_ids_are_accepted(here: Trade
     assert shown["orderId"] == order["orderId"]
     assert len(short) < len(order["orderId"])
     await operator("order", "show", order["orderId"][:2], code=1)
-    assert "More than one order begins with" in operator.err
+    assert "More than one order fits" in operator.err
+    assert (await operator.json("order", "show", order["orderId"][-8:]))["orderId"] == order["orderId"]
+    store = here.store["storeId"]
+    assert (await operator.json("store", "show", store[-8:]))["storeId"] == store
     await operator("order", "show", "ffff", code=1)
     assert "There is no order ffff" in operator.err
 

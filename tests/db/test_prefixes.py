@@ -40,7 +40,7 @@ async def test_a_text_that_no_id_begins_with_is_unknown(stored: Database, text: 
 
 async def test_a_beginning_that_several_ids_share_is_refused(stored: Database):
     async with stored.read() as tx:
-        with pytest.raises(UnknownIdError, match="More than one thing begins with 0196"):
+        with pytest.raises(UnknownIdError, match="More than one thing fits 0196"):
             await get_id(tx, IDS, "0196", noun="thing")
 
 

@@ -32,6 +32,7 @@ from tests.waiting import PATIENCE, lengthening
 from mercato_contract import USER_AGENT
 from mercato_contract.signing import target, webhook_headers
 from mercato_outbound.client import Outbound
+from mercato_outbound.connections import MAX_HEADS
 from mercato_outbound.guard import AddressPolicy
 from mercato_outbound.results import EndpointResponse, Fault, Options, RequestFailed
 
@@ -122,6 +123,15 @@ async def test_informational_responses_before_the_reply_are_skipped(private: Out
         for _ in range(4):
             assert (await post(private, server.url)).status == 200
     assert server.connections == 1
+
+
+async def test_too_many_informational_responses_are_named_as_that(private: Outbound) -> None:
+    async def flood(_: Request, peer: Peer) -> None:
+        await peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n" * MAX_HEADS + head(200, content_length=0))
+
+    async with serve(flood) as server:
+        failure = await failed(private, server.url)
+    assert f"more than {MAX_HEADS - 1} informational responses (1xx)" in failure.message
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 400, 409, 410, 422, 429, 500, 503])

@@ -29,6 +29,9 @@ UNKNOWN_MEMBER: Final = "UNKNOWN_MEMBER"
 CLOSE: Final = 0.8
 """The least similarity of two names, by difflib's ratio: one letter in five may differ."""
 
+MIN_WORD: Final = 6
+"""Letters of a misspelled word of another vendor: shorter ones are alike by chance."""
+
 SUGGESTS: Final = "; did you mean "
 """What precedes a member that is meant, in a hint that names one."""
 
@@ -174,9 +177,10 @@ def member_hint(request: type[Struct], pointer: str) -> str:
     own = _names(kind)
     if plain in own:
         return f"{shown}{SUGGESTS}`{own[plain]}`?"
-    meant = _meanings(_KIN.get(kind, kind)).get(plain)
+    meanings = _meanings(_KIN.get(kind, kind))
+    meant = meanings.get(plain)
     if meant is not None:
-        return f"{shown}{SUGGESTS}`{meant}`?" if " " not in meant else f"{shown}; {meant}."
+        return f"{shown}{_hint(meant)}"
     if len(name) <= MAX_NAME and (close := get_close_matches(plain, own, n=1, cutoff=CLOSE)):
         return f"{shown}{SUGGESTS}`{own[close[0]]}`?"
     if (below := _below(kind, plain)) is not None:
@@ -187,7 +191,14 @@ def member_hint(request: type[Struct], pointer: str) -> str:
             member = _meanings(other).get(plain)
         if member is not None:
             return f"{shown} of this request; send `{member}` with {operation}."
+    if MIN_WORD <= len(name) <= MAX_NAME and (close := get_close_matches(plain, meanings, n=1, cutoff=CLOSE)):
+        return f"{shown}{_hint(meanings[close[0]])}"
     return f"{shown}; it was ignored."
+
+
+def _hint(meant: str) -> str:
+    """Return the end of a message: the member that is meant, or why there is none."""
+    return f"{SUGGESTS}`{meant}`?" if " " not in meant else f"; {meant}."
 
 
 def _shown(name: str) -> str:

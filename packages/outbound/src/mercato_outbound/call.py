@@ -25,8 +25,10 @@ from mercato_contract.wire import parse_retry_after
 from mercato_outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
 from mercato_outbound.connections import (
     MAX_HEADERS,
+    MAX_HEADS,
     AddressRefused,
     HeadersTooLargeError,
+    TooManyHeadsError,
     connection_was_reused,
 )
 from mercato_outbound.document import Document
@@ -394,6 +396,9 @@ def connection_failure(
         case HeadersTooLargeError():
             advice = "Shorten them: cookies and policies are the longest."
             description = f"sent more than {MAX_HEADERS >> 10} KiB of headers"
+        case TooManyHeadsError():
+            advice = "Send the final answer: 1xx only announce it."
+            description = f"sent more than {MAX_HEADS - 1} informational responses (1xx) before the final one"
         case aiohttp.ClientPayloadError():
             description = "closed the connection or sent broken chunks before the body was complete"
             at_once = True

@@ -17,6 +17,8 @@ from mercato.platform.telemetry import tracing
 from mercato.services import Core
 from mercato_contract.pages import Page
 from mercato_contract.webhooks import MAX_ENDPOINTS, WebhookEndpoint, WebhookEndpointRequest
+from mercato_outbound.guard import AddressPolicy, call_fault
+from mercato_tools.cli import UnusableError
 from mercato_tools.cli.options import DataDir, Json, group
 from mercato_tools.cli.output import note, print_json
 
@@ -47,12 +49,28 @@ async def add(
     """
     request = WebhookEndpointRequest(url=url, types=types, description=description)
     async with opened(data_dir) as core, core.db.write() as tx:
+        _check_url(core, url)
         made = await (await _endpoints(core, tx)).create(tx, AS_OPERATORS, request)
     if json:
         print_json(_members(made) | {"secret": made.secret})
         return
     print_facts(("Endpoint", made.endpoint_id), ("URL", made.url), ("Signing secret", made.secret))
     note("Keep the secret now: it isn't shown again. Try it: mercato notification test ID")
+
+
+def _check_url(core: Core, url: str) -> None:
+    """Raise UnusableError for a URL that only a server for development calls.
+
+    This command doesn't know how its server was started: it has settings of its own.
+    """
+    if core.settings.allow_private_networks:
+        return
+    fault = call_fault(url, "The URL", AddressPolicy())
+    if fault is not None and call_fault(url, "The URL", AddressPolicy(allow_private=True)) is None:
+        raise UnusableError(
+            f"{fault} If the server is one for development (mercato serve --dev), tell this command, too: "
+            "MERCATO_ALLOW_PRIVATE_NETWORKS=true mercato notification add URL"
+        )
 
 
 @notification.command(name="list")

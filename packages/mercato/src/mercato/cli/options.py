@@ -56,7 +56,9 @@ Limit = Annotated[int, between("--limit", 1, MAX_LISTED)]
 PartnerName = Annotated[str, Parameter(help="The partner's id or name.")]
 OnlyPartner = Annotated[str | None, Parameter(help="Only this partner's: its id or name.")]
 OrderName = Annotated[str, Parameter(help="The order's id, or the beginning of it that lists show.")]
-StoreName = Annotated[str, Parameter(help="The store's id, or the beginning of it that lists show.")]
+StoreName = Annotated[
+    str, Parameter(help="The store's id, its beginning that lists show, or its last 8 characters.")
+]
 EventType = Annotated[
     str | None,
     Parameter(

@@ -1,6 +1,6 @@
 """What people type to find rows: the beginning or the end of an id, and texts in any letter case.
 
-The beginning of an id stands for it while no other id of its table begins so.
+The beginning of an id stands for it while no other id of its table begins so; so do its last eight digits.
 """
 
 import re
@@ -23,17 +23,22 @@ _DASHES: Final = (8, 12, 16, 20)
 
 
 class UnknownIdError(Exception):
-    """No id begins with the text, or more than one does; the message says which."""
+    """No id begins or ends with the text, or more than one does; the message says which."""
 
 
 async def get_id(tx: Read, ids: Column[UUID], text: str, *, noun: str) -> UUID:
-    """Return the id that begins with the text, with or without dashes. Raises UnknownIdError."""
+    """Return the id that begins with the text, with or without dashes, or whose last eight digits it is.
+
+    Raises UnknownIdError.
+    """
     digits = text.strip().lower().replace("-", "")
     found = await list_ids(tx, ids, digits, limit=2) if _PART.fullmatch(digits) else []
+    if not found and _PART.fullmatch(digits) and len(digits) == MIN_SHOWN:
+        found = await list_ids_ending(tx, ids, digits, limit=2)
     if not found:
         raise UnknownIdError(f"There is no {noun} {text}. Lists show the ids: mercato {noun} list")
     if len(found) > 1:
-        raise UnknownIdError(f"More than one {noun} begins with {text}. Write more of the id.")
+        raise UnknownIdError(f"More than one {noun} fits {text}. Write more of the id.")
     return found[0]
 
 
