@@ -49,6 +49,11 @@ async def test_a_merchant_sees_state_actions_and_facts_before_the_items_and_chan
     await page.get_by_label("Value", exact=True).first.fill("7.5")
     await page.get_by_role("button", name="Save", exact=True).click()
     await page.get_by_text("VAT: 7.5 % of the items", exact=True).wait_for()
+    await page.get_by_role("link", name="Change hours", exact=True).click()
+    await page.get_by_label("Monday: closed", exact=True).check()
+    await check(page, f"store-hours-{scheme}-{width}")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await page.get_by_role("status").get_by_text("The hours are being published.").wait_for()
 
 
 async def test_a_browser_loads_pictures_from_elsewhere_on_a_partners_page_and_not_on_an_operators(

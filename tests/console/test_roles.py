@@ -41,6 +41,7 @@ MAY_OPEN = {
     "stores/register/{registration}": MANAGES,
     "stores/{store}/charges": MANAGES,
     "stores/{store}/handling": MANAGES,
+    "stores/{store}/hours": MANAGES,
     "webhooks/endpoints": ALL - {SUPPORT},
     "webhooks/{delivery}/signature": CHANGES,
 }
@@ -107,6 +108,7 @@ MAY_PRESS = {
     "stores/register/{registration}/submit": MANAGES,
     "stores/{store}/charges": MANAGES,
     "stores/{store}/handling": MANAGES,
+    "stores/{store}/hours": MANAGES,
     "stores/{store}/items": CHANGES,
     "stores/{store}/pause": CHANGES,
     "stores/{store}/resume": CHANGES,

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 from tests.api.trade import Trade, trade
+from tests.catalog.documents import cafe
 from tests.console.browser import Page
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.service import MerchantServer, Service
@@ -204,7 +205,60 @@ async def test_another_partners_store_can_not_be_changed(mercato: Service, shop:
     deal, _, path = await opened(mercato, shop, webhook=False)
     for kind in (PartnerKind.COMMERCE, PartnerKind.BOTH):
         stranger, _ = await enter_as_partner(mercato, (await mercato.partner(kind))[1])
-        for part in ("handling", "charges"):
+        for part in ("handling", "charges", "hours"):
             assert (await stranger.open(f"{path}/{part}")).status == 404
             assert (await stranger.post(f"{path}/{part}", {"orderHandling": "manual"})).status == 404
     assert (await stored(deal))["orderHandling"] == "automatic"
+
+
+MONDAYS = {
+    f"{day}-closed": "true" for day in ("tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+} | {
+    "monday-from-0": "18:00",
+    "monday-to-0": "02:00",
+}
+
+
+async def test_the_hours_of_a_live_store_are_changed_and_its_menu_stays(
+    mercato: Service, shop: MerchantServer
+):
+    deal, browser, path = await opened(mercato, shop)
+    before = (await deal.front.get(f"/v1/marketfront/catalog-sets/{deal.store['catalogSetId']}")).json()
+    form = await browser.open((await browser.open(path)).link("Change hours"))
+    assert form.root.all("input", name="monday-from-0")[0].attributes["value"] == "00:00"
+    hours = {f"{day}-{part}-0": "" for day in ("tuesday", "sunday") for part in ("from", "to")}
+    late = await browser.press(form, "Save", **MONDAYS | {"monday-to-0": "late"})
+    assert late.status == 422
+    assert fault(late, "monday-to-0") == "Enter a time like 9:30 or 18:00."
+    done = await browser.press(form, "Save", **hours | MONDAYS)
+    assert done.status_region == "The hours are being published. They hold in a few seconds."
+    store = await mercato.until(
+        deal.pos,
+        f"/v1/commerce/stores/{deal.store['storeId']}",
+        lambda store: store["catalogSetId"] != deal.store["catalogSetId"],
+    )
+    after = (await deal.front.get(f"/v1/marketfront/catalog-sets/{store['catalogSetId']}")).json()
+    assert after["items"] == before["items"]
+    assert after["modifierGroups"] == before["modifierGroups"]
+    windows = [one for catalog in after["catalogs"].values() for one in catalog["availability"]]
+    assert [(one["dayOfWeek"], one["start"], one["end"]) for one in windows] == [
+        ("Monday", "18:00:00", "00:00:00"),
+        ("Tuesday", "00:00:00", "02:00:00"),
+    ]
+    stale = await browser.press(form, "Save", **MONDAYS)
+    assert stale.status == 422
+    assert "The store has got another menu meanwhile." in stale.text
+
+
+async def test_hours_of_several_catalogs_are_left_to_who_publishes_them(
+    mercato: Service, shop: MerchantServer
+):
+    document = cafe()
+    ((key, catalog),) = document["catalogs"].items()
+    noon = [{"dayOfWeek": "Monday", "start": "12:00:00", "end": "14:00:00"}]
+    document["catalogs"] = {key: catalog, "lunch": catalog | {"catalogId": "lunch", "availability": noon}}
+    _, browser, path = await opened(mercato, shop, catalog=document)
+    page = await browser.open(f"{path}/hours")
+    assert "Save" not in page.buttons
+    assert "whoever publishes its catalogs sets their hours" in page.text
+    assert "Save" not in (await browser.post(f"{path}/hours", MONDAYS)).buttons

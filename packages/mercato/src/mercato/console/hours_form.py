@@ -125,7 +125,9 @@ def spans_in(windows: Sequence[AvailabilityWindow]) -> list[Span]:
     )
     early = {span.day: span for span in found if span.start == 0 and span.end <= DAY_SECONDS // 2}
     late = {span.day: span for span in found if span.end == DAY_SECONDS and span.start > 0}
-    joined = {day: early[(day + 1) % len(DAYS)] for day in late if (day + 1) % len(DAYS) in early}
+    following = {day: early.get((day + 1) % len(DAYS)) for day in late}
+    # From one time of a day to a later one of the next is more than the table can say.
+    joined = {day: span for day, span in following.items() if span is not None and span.end < late[day].start}
     dropped = {(span.day, span.start, span.end) for span in joined.values()}
     return [
         Span(span.day, span.start, DAY_SECONDS + joined[span.day].end)

@@ -208,7 +208,7 @@ POWERS: Final = (
     (
         Permission.MANAGE_STORES,
         MERCHANTS,
-        "Register stores, and change how orders are handled, taxes and fees",
+        "Register stores, and change hours, how orders are handled, taxes and fees",
     ),
     (Permission.REVIVE_JOBS, OPERATORS, "Revive jobs"),
     (Permission.CHANGE_CATALOGS, MERCHANTS, "Activate catalogs, and cancel what is planned"),

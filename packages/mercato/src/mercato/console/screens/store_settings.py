@@ -1,19 +1,25 @@
-"""What a merchant decides about a store: how its orders are accepted, and which taxes and fees are added to them."""
+"""What a merchant decides about a store: how its orders are accepted, their taxes and fees, and when it is open."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from mercato.console import store_forms
+from mercato.console import hours_form, store_forms
 from mercato.console.screen import MERCHANTS, Done, Page, Screens, Visit
-from mercato.console.store_forms import FormView, Texts
+from mercato.console.store_forms import GENERAL, FormView, Texts
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
+from mercato.features.stores.catalogs import IDENTITY
+from mercato.features.stores.menu_hours import with_hours
 from mercato.features.stores.model import StoreNotFound, StoreRow
+from mercato.features.stores.views import spans_of, windows_in
 from mercato.platform.telemetry import tracing
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.stores import OrderHandling
 
 screens: Final = Screens(MERCHANTS)
+
+_NEWER_MENU: Final = "The store has got another menu meanwhile. Look at the hours again, then save them."
 
 
 @screens.get("stores/{store}/handling", needs=Permission.MANAGE_STORES)
@@ -41,6 +47,60 @@ async def set_charges(visit: Visit) -> Done | Page:
     store, texts = await _store(visit), visit.texts()
     members, fields = store_forms.charge_members(texts)
     return await _update(visit, store, "charges", texts, members, fields)
+
+
+@screens.get("stores/{store}/hours", needs=Permission.MANAGE_STORES)
+async def show_hours(visit: Visit) -> Page:
+    store = await _store(visit)
+    return _hours_page(store, await _hours_of(visit, store), {})
+
+
+@screens.post("stores/{store}/hours", needs=Permission.MANAGE_STORES)
+async def set_hours(visit: Visit) -> Done | Page:
+    """Send the store's own menu once more, with other hours, as Replace Catalog does."""
+    store, texts = await _store(visit), visit.texts()
+    seen = texts.pop("catalogSetId", None)
+    if await _hours_of(visit, store) is None:
+        return _hours_page(store, None, {})
+    if texts.pop("copy", None) is not None:
+        return _hours_page(store, hours_form.copied(texts), {})
+    windows, faults = hours_form.read_hours(texts)
+    if seen != str(store.catalog_set_id):
+        faults = {GENERAL: _NEWER_MENU} | faults
+    if faults:
+        return _hours_page(store, texts, faults)
+    caller = visit.caller(Surface.COMMERCE)
+    body = await visit.app.bodies.get_own(caller, store.catalog_set_id, IDENTITY)
+    document = await asyncio.to_thread(with_hours, body.content, windows)
+
+    async def receive(write: Callable[[bytes], Awaitable[None]]) -> None:
+        await write(document)
+
+    trace = tracing.current(visit.head.child())
+    await visit.app.stores.replace_catalog(caller, store.id, receive, activate_at=None, trace=trace)
+    return Done(
+        "The hours are being published. They hold in a few seconds.", to=f"/console/stores/{store.id}"
+    )
+
+
+async def _hours_of(visit: Visit, store: StoreRow) -> dict[str, str] | None:
+    """Return the texts of a store's hours; None if one table can't say those of all its catalogs."""
+    catalog = await visit.app.compiled.get(store.catalog_set_id)
+    if len({one.windows for one in catalog.catalogs}) > 1:
+        return None
+    return hours_form.texts_of(windows_in(spans_of(catalog)))
+
+
+def _hours_page(store: StoreRow, texts: Texts | None, faults: Mapping[str, str]) -> Page:
+    form = None if texts is None else FormView(texts, faults, store_forms.choices())
+    values = {
+        "store": store,
+        "form": form,
+        "part": "hours",
+        "week": hours_form.WEEK,
+        "most": hours_form.SPANS,
+    }
+    return Page("store_form.html", "Hours", values, status=422 if faults else 200, timezone=store.timezone)
 
 
 async def _store(visit: Visit) -> StoreRow:

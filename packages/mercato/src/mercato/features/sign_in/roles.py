@@ -64,7 +64,7 @@ class Permission(Enum):
     """To pause stores, and to sell items out."""
 
     MANAGE_STORES = auto()
-    """To register stores, and to change how their orders are handled and what is charged."""
+    """To register stores, and to change their hours, how their orders are handled and what is charged."""
 
     REVIVE_JOBS = auto()
     CHANGE_CATALOGS = auto()
