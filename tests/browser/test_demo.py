@@ -47,11 +47,18 @@ async def test_a_merchant_finds_an_orders_calls_pauses_a_store_and_sells_an_item
 ):
     console = await enter(page, links["merchant"])
     await page.goto(f"{console}/orders")
+    await page.get_by_role("table", name="Orders").wait_for()
+    await keep(page, "orders")
+    # The newest orders wait for a person: nobody is called about them.
+    await page.goto(f"{console}/orders?storeId=Forno+Lucia")
     await page.get_by_role("table", name="Orders").get_by_role("link").first.click()
     events = page.get_by_role("region", name="Events")
     await events.locator("summary").click()
     await events.get_by_text("order.place").first.wait_for()
+    await page.evaluate("scrollTo(0, 0)")
+    await page.set_viewport_size({"width": 1100, "height": 960})
     await keep(page, "order")
+    await page.set_viewport_size({"width": 1100, "height": 700})
     await page.goto(f"{console}/webhooks?type=order.place")
     # The store was down for two attempts.
     tried_three_times = page.get_by_role("cell", name="3", exact=True)
@@ -79,5 +86,6 @@ async def test_a_storefront_finds_why_a_request_was_refused(page: Any, links: di
 async def test_an_operator_sees_the_services_health(page: Any, links: dict[str, str]):
     console = await enter(page, links["operator"])
     assert page.url == f"{console}/health"
+    await page.reload()
     await page.get_by_role("table", name="Checks").wait_for()
     await keep(page, "health")
