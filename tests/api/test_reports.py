@@ -345,6 +345,16 @@ async def test_a_report_is_each_order_as_it_was_when_its_page_was_read(
     assert [(one["orders"], one["cancelled"], one["total"]) for one in found["totals"]] == [(1, 1, "5.80")]
 
 
+def test_a_page_is_searched_from_where_the_one_before_ended():
+    """With a second lower bound a database may read all pages before it again: the square of a report's size."""
+    selection = reports.Selection(
+        uuid4(), Surface.COMMERCE, reports.days_of("2026-03-01", "2026-03-31", "UTC")
+    )
+    for last in (None, uuid4()):
+        sql = str(reports._page(selection, last))
+        assert (sql.count("orders.id >"), sql.count("orders.id <")) == (1, 1), sql
+
+
 async def test_an_account_is_sent_some_reports_at_a_time(here: Trade, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reports, "MAX_RUNNING", 1)
     app = here.mercato.app
