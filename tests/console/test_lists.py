@@ -12,6 +12,7 @@ from tests.service import Service
 
 from mercato.features import lookup
 from mercato.features.catalogs.tables import catalog_runs
+from mercato.features.orders.queries import list_open_pulled
 from mercato.features.orders.search import ContactKeys
 from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.partners.queries import list_newest_partners
@@ -118,6 +119,22 @@ async def test_an_id_is_found_by_its_end_with_an_index(mercato: Service, ids: Co
         await list_ids_ending(recorder, ids, str(ID)[-8:], ids != ID, limit=10)
         plan = str(await tx.all(text(f"{explain} {recorder.statements[0]}")))
         assert f"ix_{ids.table.name}_id_end" in plan, plan
+
+
+@pytest.mark.parametrize("store_id", [None, ID])
+async def test_the_board_reads_open_orders_by_an_index(mercato: Service, store_id: UUID | None):
+    merchant = Caller(ID, ID, Surface.COMMERCE, Limits())
+    async with mercato.app.db.read() as tx:
+        explain = "EXPLAIN QUERY PLAN"
+        if tx.dialect == "postgresql":
+            # Otherwise an empty table is read whole.
+            await tx.scalar(text("SELECT set_config('enable_seqscan', 'off', true)"))
+            explain = "EXPLAIN"
+        recorder: Any = Recorder(tx)
+        await list_open_pulled(recorder, merchant, store_id=store_id, since=NOW, limit=10)
+        plan = str(await tx.all(text(f"{explain} {recorder.statements[0]}")))
+        index = "ix_orders_on_board" if tx.dialect == "postgresql" else "ix_orders_partner_state"
+    assert index in plan, plan
 
 
 @only_postgresql

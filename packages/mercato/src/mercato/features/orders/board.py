@@ -21,7 +21,7 @@ from mercato.features.partners.model import Caller
 from mercato.features.stores.queries import list_names_and_timezones
 from mercato.platform.db.engine import Read
 from mercato.platform.db.tables import jobs
-from mercato_contract.orders import OrderState, OrderStatus
+from mercato_contract.orders import OrderStatus
 from mercato_contract.placements import CommerceLine, Customer, PickupFulfillment
 from mercato_contract.wire import parse_instant
 
@@ -98,20 +98,13 @@ async def list_cards(
     tx: Read, caller: Caller, *, store_id: UUID | None, now: datetime
 ) -> tuple[list[Card], bool]:
     """Return the cards of the caller's stores, or of one, in the order of their columns; and whether there are more."""
-    rows, more = await queries.list_orders(
-        tx,
-        caller,
-        store_id=store_id,
-        state=OrderState.OPEN,
-        since=now - KEPT,
-        before=None,
-        limit=MAX_CARDS,
-        pulled=True,
+    rows, has_more = await queries.list_open_pulled(
+        tx, caller, store_id=store_id, since=now - KEPT, limit=MAX_CARDS
     )
     places = await list_names_and_timezones(tx, {row.store_id for row in rows})
     until = await _find_ends(tx, [row for row in rows if row.answer is StoreAnswer.PENDING])
     cards = [card_of(row, places.get(row.store_id), until.get(row.id)) for row in rows]
-    return sorted(cards, key=_place), more is not None
+    return sorted(cards, key=_place), has_more
 
 
 async def get_card(tx: Read, caller: Caller, order_id: UUID) -> Card:

@@ -198,16 +198,12 @@ async def list_orders(
     since: datetime | None,
     before: UUID | None,
     limit: int,
-    pulled: bool = False,
 ) -> tuple[list[OrderRow], str | None]:
     """Return the orders of the caller's stores, or placed by the caller, newest first, and the `nextCursor`.
 
-    They are at most `limit`, and fewer if they are large: a page ends after MAX_PAGE_BYTES. With `pulled` they are only
-    those about which no store is called.
+    They are at most `limit`, and fewer if they are large: a page ends after MAX_PAGE_BYTES.
     """
     query: Select[Any] = select(orders).where(_is_own(caller))
-    if pulled:
-        query = query.where(orders.c.handling.is_not(None))
     if store_id is not None:
         query = query.where(orders.c.store_id == store_id)
     if state is not None:
@@ -219,6 +215,33 @@ async def list_orders(
     rows = await tx.all(query.order_by(orders.c.id.desc()).limit(limit + 1))
     made = map(_order, rows)
     return page_of(made, limit, lambda order: order.id, lambda order: len(order.content), most=MAX_PAGE_BYTES)
+
+
+async def list_open_pulled(
+    tx: Read, caller: Caller, *, store_id: UUID | None, since: datetime, limit: int
+) -> tuple[list[OrderRow], bool]:
+    """Return the open orders of the merchant's stores about which no store is called, and whether there are more.
+
+    They are the newest first, at most `limit`, and fewer if they are large: a page ends after MAX_PAGE_BYTES.
+    """
+    query = select(orders).where(
+        orders.c.partner_id == caller.partner_id,
+        orders.c.id >= first_id(since),
+        # The words of an index. SQLite takes that of all open orders, which is as good in a small network.
+        orders.c.handling.is_not(None),
+        orders.c.state == literal_column(f"'{OrderState.OPEN.value}'"),
+    )
+    if store_id is not None:
+        query = query.where(orders.c.store_id == store_id)
+    rows = await tx.all(query.order_by(orders.c.id.desc()).limit(limit + 1))
+    page, more = page_of(
+        map(_order, rows),
+        limit,
+        lambda order: order.id,
+        lambda order: len(order.content),
+        most=MAX_PAGE_BYTES,
+    )
+    return page, more is not None
 
 
 async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:

@@ -79,6 +79,15 @@ Index(
     sqlite_where=_by_agent,
     postgresql_where=_by_agent,
 )
+# Open orders about which no store is called: a partner may have ever so many others.
+_on_board = text("handling IS NOT NULL AND state = 'open'")
+Index(
+    "ix_orders_on_board",
+    orders.c.partner_id,
+    orders.c.id,
+    sqlite_where=_on_board,
+    postgresql_where=_on_board,
+)
 _with_token = text("token_id IS NOT NULL")
 orders_one_for_each_token = Index(
     "uq_orders_token_id",
