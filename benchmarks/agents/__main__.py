@@ -26,6 +26,7 @@ from benchmarks.agents.shopper import CUSTOMER, Door, GiveUpError, Shopper, Usag
 from benchmarks.agents.tasks import Menu, Task, Twist, Wish, members_of, tasks_of
 from mercato.features.partners.model import PartnerKind
 from mercato.local.service import LocalService, temporary_service
+from mercato_contract.texts import count_of
 
 ONBOARDING = "/v1/commerce/onboarding/stores"
 ORDERS = "/v1/commerce/orders"
@@ -336,7 +337,7 @@ async def main() -> int:
 
 def _print(reports: list[Report], floor: list[Usage], *, served: int, refused: list[str]) -> None:
     solved = sum(report.fault is None for report in reports)
-    print(f"{served} menus are served; {len(refused)} aren't:")
+    print(f"Served: {count_of(served, 'menu')}. Refused: {count_of(len(refused), 'menu')}.")
     for fault in refused:
         print(f"  {fault}")
     print(f"tasks solved: {solved} of {len(reports)}")
