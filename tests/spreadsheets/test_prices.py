@@ -288,6 +288,15 @@ def test_without_another_price_the_fault_says_what_to_write():
     assert made.document is None
 
 
+@pytest.mark.parametrize(
+    "other", ["1. May", "12.", "9.50 x", "1.2.3", "$9.50", "9.505", "01.05", "9.50/8.50", "1,234"]
+)
+def test_what_is_no_price_decides_nothing(other: str):
+    made = read(csv_of(priced("1,234", other)))
+    assert made.faults[0].row == 2
+    assert "nothing in the file says which" in made.faults[0].message
+
+
 def test_two_marks_in_one_file_decide_nothing():
     made = read(csv_of(priced("9.50", "8,50", "1.234")))
     assert [fault.row for fault in made.faults] == [4]

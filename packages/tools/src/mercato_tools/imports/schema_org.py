@@ -72,7 +72,7 @@ def currency_of(page: Page) -> str | None:
 def fill(page: Page, draft: Draft) -> None:
     """Add the menus to the draft."""
     texts = [place.node.get(name) for place in page.graph.places for name in ("price", "lowPrice")]
-    marks = marks_in([text for text in texts if isinstance(text, str)], draft.scale)
+    marks = marks_in([text for text in texts if isinstance(text, str)], draft.currency, draft.scale)
     reader = _Reader(page.graph, draft, Prices(draft.currency, draft.scale, marks, given=None))
     for menu in page.menus:
         reader.menu(menu)

@@ -28,6 +28,11 @@ from mercato_contract.wire import Wire
 
 screens: Final = Screens(MERCHANTS)
 
+MAX_STORES: Final = 50
+"""Stores that can be chosen from a list; of more, one is named."""
+
+MAX_NAME: Final = 80
+
 _HOURS_DIFFER: Final = "The store's catalogs have different hours now. This menu is available at all times."
 _NO_STORE: Final = "Choose the store whose menu it is, by its name or id."
 
@@ -46,7 +51,7 @@ class PublishForm(Wire):
 
 @screens.get("catalogs/upload", needs=Permission.CHANGE_CATALOGS)
 async def show_upload(visit: Visit) -> Page:
-    return _page(read_filters(visit, UploadFields))
+    return await _page(visit, read_filters(visit, UploadFields))
 
 
 @screens.post("catalogs/upload", needs=Permission.CHANGE_CATALOGS, max_upload=MAX_UPLOAD)
@@ -59,7 +64,7 @@ async def read_upload(visit: Visit) -> Page:
         if MENU not in parts:
             fields.faults[MENU] = NO_FILE
         if store is None or fields.faults:
-            return _page(fields, status=422)
+            return await _page(visit, fields, status=422)
         served = await app.compiled.get(store.catalog_set_id)
         # A spreadsheet says no hours: the menu keeps those that the store's catalogs have in common.
         spans = {one.windows for one in served.catalogs or ()}
@@ -77,17 +82,17 @@ async def read_upload(visit: Visit) -> Page:
         losses.append(LossGroup(_HOURS_DIFFER, 1, ()))
     values: dict[str, Any] = {"made": made, "store": store, "file": name, "losses": losses}
     if made.document is None:
-        return _page(fields, values, status=422)
+        return await _page(visit, fields, values, status=422)
     checked = await _check(visit, store, made)
     if not checked.valid:
-        return _page(fields, values | {"checked": checked}, status=422)
+        return await _page(visit, fields, values | {"checked": checked}, status=422)
     changes = None if checked.diff is None else list(changes_of(checked.diff))
     values |= {
         "checked": checked,
         "changes": changes,
         "draft_id": await app.stores.keep_menu(caller, made.document),
     }
-    return _page(fields, values)
+    return await _page(visit, fields, values)
 
 
 @screens.post("catalogs/uploads/{upload}/publish", needs=Permission.CHANGE_CATALOGS)
@@ -120,6 +125,18 @@ async def _find_store(visit: Visit, fields: Filters[UploadFields]) -> StoreRow |
         return None
 
 
+async def _stores(visit: Visit) -> Mapping[str, str] | None:
+    """Return the names of the account's stores by their ids; None if there are too many to choose from."""
+    if visit.store_id is not None:
+        return None
+    page = await visit.app.stores.list(
+        visit.caller(Surface.COMMERCE), before=None, limit=MAX_STORES + 1, status=None, partner_store_id=None
+    )
+    if len(page.stores) > MAX_STORES:
+        return None
+    return {str(store.store_id): (store.name or store.partner_store_id)[:MAX_NAME] for store in page.stores}
+
+
 async def _check(visit: Visit, store: StoreRow, made: SheetMenu) -> CatalogValidation:
     document = made.document
     assert document is not None
@@ -131,10 +148,11 @@ async def _check(visit: Visit, store: StoreRow, made: SheetMenu) -> CatalogValid
     return await visit.app.dry_runs.check(receive, partner_id=store.partner_id, subject=subject)
 
 
-def _page(
-    fields: Filters[UploadFields], values: Mapping[str, Any] | None = None, *, status: int = 200
+async def _page(
+    visit: Visit, fields: Filters[UploadFields], values: Mapping[str, Any] | None = None, *, status: int = 200
 ) -> Page:
     known = {
+        "stores": await _stores(visit),
         "search": fields,
         "made": None,
         "chosen": menu_upload.CHOSEN,

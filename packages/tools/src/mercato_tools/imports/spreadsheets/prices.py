@@ -33,6 +33,11 @@ class DecimalMark(StrEnum):
     def character(self) -> str:
         return "." if self is DecimalMark.POINT else ","
 
+    @property
+    def other(self) -> "DecimalMark":
+        """The one that then stands between thousands."""
+        return DecimalMark.COMMA if self is DecimalMark.POINT else DecimalMark.POINT
+
 
 class PriceError(ValueError):
     """A cell isn't a price; the message says why, and what to write instead."""
@@ -128,24 +133,29 @@ def normalize(text: str) -> str:
     return _SPACES.sub(" ", text.translate(_WIDE)).strip()
 
 
-def marks_in(cells: Iterable[Cell], scale: int) -> set[DecimalMark]:
-    """Return the decimal marks that prices show beyond doubt: `1,50`, `1.234,50` and `1.234.567` show a comma."""
+def marks_in(cells: Iterable[Cell], currency: str, scale: int) -> set[DecimalMark]:
+    """Return the decimal marks that prices show beyond doubt: `1,50`, `1.234,50` and `1.234.567` show a comma.
+
+    What isn't a price in the currency shows nothing.
+    """
+    alone = Prices(currency, scale, set(), given=None)
     found: set[DecimalMark] = set()
     for cell in cells:
-        match = (
-            _PRICE.fullmatch(normalize(cell)) if isinstance(cell, str) and len(cell) <= MAX_PRICE else None
-        )
-        if match is None:
+        if not isinstance(cell, str) or not ("." in cell or "," in cell):
             continue
-        number = _GROUP_MARKS.sub("", match["number"])
+        try:
+            alone.read(cell)
+        except PriceError:
+            continue
+        match = _PRICE.fullmatch(normalize(cell))
+        assert match is not None, "it was read"
+        number = match["number"]
         last = max(number.rfind("."), number.rfind(","))
-        if last < 0:
+        if last < 0 or (scale == 0 and number.count(number[last]) == 1):
             continue
         mark = DecimalMark.POINT if number[last] == "." else DecimalMark.COMMA
-        if number.count(number[last]) > 1:
-            found.add(DecimalMark.COMMA if mark is DecimalMark.POINT else DecimalMark.POINT)
-        elif not is_ambiguous(number, scale) and not _DATE.fullmatch(match["number"]):
-            found.add(mark)
+        is_repeated = number.count(number[last]) > 1
+        found.add(mark.other if is_repeated else mark)
     return found
 
 

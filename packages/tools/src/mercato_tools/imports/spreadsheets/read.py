@@ -122,7 +122,7 @@ class _Reader:
                 page.name, f"{cut(currency)} isn't a currency in use. Write its code, such as EUR."
             )
             return None
-        self._prices = Prices(currency, scale, prices.marks_in(cells, scale), given=options.decimal)
+        self._prices = Prices(currency, scale, prices.marks_in(cells, currency, scale), given=options.decimal)
         if offered is not None:
             self._read_choices(offered)
         self._read_items(page, offered)
