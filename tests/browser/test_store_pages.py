@@ -74,3 +74,16 @@ async def test_a_browser_loads_pictures_from_elsewhere_on_a_partners_page_and_no
     answer = await page.goto(store)
     assert await page.locator("img.thumbnail").count() == 0
     assert "img-src 'self';" in answer.headers["content-security-policy"]
+
+
+async def test_the_documentation_begins_with_doors_that_lead_somewhere(
+    page: Any, mercato: Service, look: tuple[str, int]
+):
+    scheme, width = look
+    await page.emulate_media(color_scheme=scheme)
+    await page.set_viewport_size({"width": width, "height": 900})
+    await page.goto(f"{mercato.base}/documentation?for=everybody")
+    await check(page, f"documentation-{scheme}-{width}")
+    await page.get_by_role("list", name="Begin").get_by_role("link", name="Open a restaurant").click()
+    await page.get_by_role("heading", name="Open a restaurant", exact=True).wait_for()
+    await check(page, f"guide-{scheme}-{width}")
