@@ -91,7 +91,10 @@ async def all_ids(deal: Trade, client: Client, *, merchant: bool) -> dict[str, s
     return await ids_on(browser, *pages, *(["catalogs", "certification"] if merchant else []))
 
 
-VALID = {"stores/{store}/items": {"itemId": str(clock.new_id()), "available": "true"}}
+VALID = {
+    "catalogs/uploads/{upload}/publish": {"storeId": str(clock.new_id())},
+    "stores/{store}/items": {"itemId": str(clock.new_id()), "available": "true"},
+}
 """Fields of actions that look at them first."""
 
 
@@ -123,8 +126,9 @@ async def test_other_partners_ids_are_not_found_on_any_screen_and_by_no_action(
         for part in one.path.split("/")
         if "{" in part
     }
-    # The others are of an account's own tests: test_agents.py, test_endpoints.py, test_passkeys.py and test_people.py.
-    assert kinds - set(merchants) == {"agent", "endpoint", "passkey", "person"}
+    # The others are of their own tests: test_agents.py, test_endpoints.py, test_passkeys.py, test_people.py,
+    # test_registration.py and test_menu_uploads.py.
+    assert kinds - set(merchants) == {"agent", "endpoint", "passkey", "person", "registration", "upload"}
     for screen in with_ids:
         # A storefront sees every store of the network.
         is_public = screen.path in {"stores/{store}", "stores/{store}/menu"}
