@@ -10,7 +10,7 @@ from mercato.features.partners.model import PartnerKind
 async def test_empty_pages_of_a_new_merchant_say_what_to_do(mercato: Service):
     browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     for path, words in (
-        ("stores", "Register one with POST /v1/commerce/onboarding/stores"),
+        ("stores", "Systems register one with POST /v1/commerce/onboarding/stores"),
         ("catalogs", "Registering a store starts one"),
         ("requests", "No request was refused."),
         ("requests?errorCode=FORBIDDEN", "No matching requests."),
