@@ -107,6 +107,7 @@ async def test_orders_that_a_person_must_accept_stand_first(mercato: Service, sh
     browser, page = await enter_as_partner(mercato, deal.pos)
     assert page.captions[0] == "Orders that wait to be accepted"
     assert page.ids("Orders that wait to be accepted") == [order["orderId"]]
+    assert (await browser.open(page.link("Accept them on the board"))).status == 200
     assert "Nothing needs your attention." not in page.text
     assert (await deal.update(order, status="confirmed")).status == 200
     page = await browser.open("/console/overview")
