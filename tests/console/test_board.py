@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -12,11 +13,12 @@ from tests.api.trade import CUSTOMER, MERCHANT, Time, Trade, tea, trade
 from tests.catalog.documents import cafe
 from tests.console.browser import Browser, Element, Page
 from tests.console.visiting import enter_as_partner, enter_as_person
-from tests.service import MerchantServer, Service
+from tests.service import MerchantServer, Service, service
 
 from mercato.console.screens.board import PER_SESSION
 from mercato.features.orders.privacy import erase_all
 from mercato.features.partners.model import PartnerKind
+from mercato.features.requests.log import RequestLog
 from mercato.features.sign_in.roles import Role
 from mercato_contract import clock
 from mercato_contract.wire import parse_instant, rfc3339
@@ -420,6 +422,23 @@ async def test_a_session_has_few_waiting_requests_and_the_end_of_the_service_ans
     waiters.close()
     assert await asyncio.gather(*tasks) == ["same"] * PER_SESSION
     assert waiters.count == 0
+
+
+async def test_a_request_that_waits_is_not_counted_as_slow(
+    database_url: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
+):
+    recorded: list[str | None] = []
+    monkeypatch.setattr(RequestLog, "record", lambda _self, request: recorded.append(request.operation))
+    async with service(database_url, tmp_path / "slow", slow_ms=1) as mercato:
+        manual = await trade(mercato, shop, webhook=False)
+        await handled(manual, orderHandling="manual")
+        tablet, _ = await enter_as_partner(mercato, manual.pos)
+        page = await tablet.open(BOARD)
+        waiting = asyncio.create_task(wait(tablet, page))
+        await manual.placed()
+        assert await waiting == "changed"
+    assert "console" in recorded, "what answers at once may be slow"
+    assert "boardChanges" not in recorded
 
 
 async def test_an_act_of_the_script_is_answered_with_the_board(manual: Trade, tablet: Browser):

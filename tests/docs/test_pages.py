@@ -50,6 +50,7 @@ PAGES = (
     "follow-an-order.md",
     "read-events.md",
     "take-orders.md",
+    "take-orders-on-a-tablet.md",
     "read-reports.md",
     "test-without-the-other-side.md",
     "certify.md",

@@ -25,9 +25,9 @@
   let known = newOrders();
   let drift = new Date(board().dataset.now) - Date.now();  // between the service's clock and this tablet's
   let contact = Date.now(), drawn = Date.now(), rung = 0, told = Date.now(), ticked = Date.now();
-  let isSignedOut = false, isActing = false, isStale = false;
+  let isSignedOut = false, isStale = false;
   let audio = null;
-  let drawing = Promise.resolve();
+  let drawing = Promise.resolve(), acting = Promise.resolve();
 
   htmx.config.morphIgnore.push('open');
 
@@ -108,7 +108,7 @@
 
   // One drawing after the other: two at once would lose what the first has to say.
   function show(text) {
-    drawing = drawing.then(() => draw(text));
+    drawing = drawing.catch(() => {}).then(() => draw(text));
     return drawing;
   }
 
@@ -208,25 +208,28 @@
 
   // --- what people do -----------------------------------------------------------------------------------
 
-  document.addEventListener('submit', async event => {
+  document.addEventListener('submit', event => {
     const form = event.target;
     if (!form.matches('#board form[method=post]')) return;
     event.preventDefault();
-    if (isActing) return;
-    isActing = true;
+    if (form.classList.contains('sent')) return;
     form.classList.add('sent');
     const body = new URLSearchParams(new FormData(form, event.submitter));
+    // One after the other, in the order of the presses.
+    acting = acting.then(() => act(form, form.action, body));
+  });
+
+  async function act(form, action, body) {
     waiting?.abort('again');
     try {
-      await show(await request(form.action, {method: 'POST', body}));
+      await show(await request(action, {method: 'POST', body}));
     } catch (fault) {
       if (fault instanceof Refused) return location.reload();
       if (!isSignedOut) tell('No connection. Whether it was done is seen here once there is one.', true);
     } finally {
-      isActing = false;
       form.classList.remove('sent');
     }
-  });
+  }
 
   // --- sound and light ----------------------------------------------------------------------------------
 
