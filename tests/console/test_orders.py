@@ -147,7 +147,7 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
     for browser, reason, stored, sentence, notice in (
         (operator, "Fraud", "Fraud", "Cancelled just now by an operator: Fraud.", both),
         (operator, "", "CANCELLED_BY_OPERATOR", "Cancelled just now by an operator.", both),
-        (merchant, "", "CANCELLED_BY_STORE", "Cancelled just now by Test Store: CANCELLED_BY_STORE.", one),
+        (merchant, "", "CANCELLED_BY_STORE", "Cancelled just now by Test Store.", one),
         (merchant, "Oven broken", "Oven broken", "Cancelled just now by Test Store: Oven broken.", one),
     ):
         placed = await deal.placed()

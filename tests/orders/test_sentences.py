@@ -113,7 +113,7 @@ def cancellation(status: CancellationStatus, refusal: str | None = None) -> Stor
         ),
         (
             {"state": CANCELLED, "closed_by": Actor.STOREFRONT, "cancel_reason": "CHANGED_MIND"},
-            "Cancelled 4 minutes ago by the storefront: CHANGED_MIND.",
+            "Cancelled 4 minutes ago by the storefront: changed mind.",
         ),
         (
             {"state": CANCELLED, "closed_by": Actor.SERVICE, "cancel_reason": "CANCELLED_BY_OPERATOR"},

@@ -30,7 +30,14 @@ from mercato.features.orders.operators import OrderRecipient, OrderView
 from mercato.features.orders.privacy import mask_all
 from mercato.features.orders.record import OrderRow
 from mercato.features.orders.rules import adjustment_refusal
-from mercato.features.orders.sentences import facts_of, number_of, progress_of, sentence_of
+from mercato.features.orders.sentences import (
+    CANCELLED_BY_CUSTOMER,
+    CANCELLED_BY_STORE,
+    facts_of,
+    number_of,
+    progress_of,
+    sentence_of,
+)
 from mercato.features.orders.service import ATTEMPT, describe
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_names
@@ -65,10 +72,6 @@ from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant, validator
 
 screens: Final = Screens(EVERYBODY)
-
-CANCELLED_BY_STORE: Final = "CANCELLED_BY_STORE"
-CANCELLED_BY_CUSTOMER: Final = "CANCELLED_BY_CUSTOMER"
-"""The cancelReason of an order that a merchant, or a storefront, cancels here without another."""
 
 MAX_REASON: Final = 64
 """Characters of a storefront's reason."""

@@ -1,11 +1,11 @@
 """An order's history in sentences: what happened, and what is worth knowing about it."""
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR, STORE_UNREACHABLE
+from mercato.features.orders.lifecycle import STORE_UNREACHABLE
 from mercato.features.orders.rules import NOT_ACCEPTED
+from mercato.features.orders.sentences import SAYS_WHO, readable
 from mercato_contract.orders import Actor, AdjustmentType, OrderStatus, TimelineEntry
 
 _ACTORS: Final = {
@@ -50,10 +50,7 @@ _ADJUSTMENTS: Final = {
 _OWN_REASONS: Final = {
     STORE_UNREACHABLE: "The store never answered",
     NOT_ACCEPTED: "Nobody accepted it in time",
-    CANCELLED_BY_OPERATOR: "",
 }
-
-_CODE: Final = re.compile(r"[A-Z][A-Z0-9_]+", re.ASCII)
 
 
 def title_of(entry: TimelineEntry) -> str:
@@ -99,14 +96,9 @@ def _notes(detail: dict[str, Any], show_instant: Callable[[str], str]) -> Iterat
     if at := detail.get("estimatedDeliveryAt"):
         yield f"Delivered at {show_instant(str(at))}"
     if (reason := detail.get("cancelReason") or detail.get("reason")) is not None:
-        yield _OWN_REASONS.get(reason, f"Reason: {_readable(reason)}")
+        yield "" if reason in SAYS_WHO else _OWN_REASONS.get(reason, f"Reason: {readable(reason)}")
     if refusal := detail.get("refusal"):
-        yield f"The store says: {_readable(refusal)}"
+        yield f"The store says: {readable(refusal)}"
     for error in detail.get("errors") or ():
         yield str(error.get("message") or error.get("code"))
     yield str(detail.get("storeNotified") or "")
-
-
-def _readable(reason: str) -> str:
-    """Return a code, such as CHANGED_MIND, as words, and other texts as they are."""
-    return reason.replace("_", " ").lower() if _CODE.fullmatch(reason) else reason

@@ -3,6 +3,7 @@
 `sentence_of` is a function of its argument alone: the same order at the same instant always gives the same words.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -21,6 +22,15 @@ from mercato_contract.wire import parse_instant
 
 MAX_REASON: Final = 200
 """Characters of a partner's reason in the sentence; the timeline has all of it."""
+
+CANCELLED_BY_STORE: Final = "CANCELLED_BY_STORE"
+CANCELLED_BY_CUSTOMER: Final = "CANCELLED_BY_CUSTOMER"
+"""The cancelReason of an order that a merchant, or a storefront, cancels in the console without another."""
+
+SAYS_WHO: Final = frozenset({CANCELLED_BY_OPERATOR, CANCELLED_BY_STORE, CANCELLED_BY_CUSTOMER})
+"""Reasons that say no more than who cancelled the order."""
+
+_CODE: Final = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+", re.ASCII)
 
 _JUST_NOW: Final = timedelta(seconds=45)
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -157,7 +167,7 @@ def _cancelled(order: OrderFacts) -> str:
         Actor.SERVICE: "an operator",
     }
     by = "" if order.closed_by is None else f" by {actors[order.closed_by]}"
-    reason = None if order.cancel_reason == CANCELLED_BY_OPERATOR else order.cancel_reason
+    reason = None if order.cancel_reason in SAYS_WHO else order.cancel_reason
     return f"Cancelled{when}{by}{_reason(reason)}"
 
 
@@ -198,8 +208,14 @@ def _promise(order: OrderFacts) -> str:
 def _reason(reason: str | None) -> str:
     if not reason:
         return "."
-    short = reason if len(reason) <= MAX_REASON else reason[: MAX_REASON - 1] + "…"
+    words = readable(reason)
+    short = words if len(words) <= MAX_REASON else words[: MAX_REASON - 1] + "…"
     return f": {short.rstrip('.')}."
+
+
+def readable(reason: str) -> str:
+    """Return a code, such as CHANGED_MIND, as words, and other texts as they are."""
+    return reason.replace("_", " ").lower() if _CODE.fullmatch(reason) else reason
 
 
 def ago(at: datetime, now: datetime) -> str:
