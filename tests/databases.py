@@ -1,6 +1,7 @@
 """A fresh database for every test: a copy of a template file, or of a template on one shared server."""
 
 import fcntl
+import inspect
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from tests.sessions import forget, keep, keeping
 
 from mercato.features.schema import SCHEMA
 from mercato.platform.db.engine import Database
@@ -110,36 +112,77 @@ def _kind_of(item: pytest.Item) -> str | None:
 
 
 @pytest.fixture
-async def database_url(database_kind: str) -> AsyncIterator[str]:
+def database_url(request: pytest.FixtureRequest, database_kind: str) -> str:
     """The URL of a new database with the whole schema and no rows."""
+    # A service in the loop that all tests share can take the sessions of the one before.
+    keeps = (
+        database_kind == "postgresql"
+        and "mercato" in request.fixturenames
+        and inspect.iscoroutinefunction(getattr(request.node, "function", None))
+    )
+    url: str = request.getfixturevalue("database_with_sessions" if keeps else "fresh_database")
+    return url
+
+
+@pytest.fixture
+async def fresh_database(database_kind: str) -> AsyncIterator[str]:
     async with new_database(database_kind) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+async def kept_sessions() -> AsyncIterator[None]:
+    async with keeping():
+        yield
+
+
+@pytest.fixture
+async def database_with_sessions(kept_sessions: None) -> AsyncIterator[str]:
+    server = await postgresql_server()
+    url = _kept.pop() if _kept else await _create(server)
+    kept = keep(url, _plain(url))
+    yield url
+    if await _emptied(await kept.emptying(), sessions=kept.sessions):
+        _kept.append(url)
+    else:
+        await forget(url)
+        await _drop(server, url)
 
 
 @asynccontextmanager
 async def new_database(kind: str) -> AsyncIterator[str]:
     """Make a database with the whole schema and no rows; it is there while the block runs."""
-    name = f"test_{os.getpid()}_{next(_numbers)}"
     if kind == "sqlite":
+        name = f"test_{os.getpid()}_{next(_numbers)}"
         with tempfile.TemporaryDirectory(prefix=name, dir=os.environ[_DIRECTORY]) as directory:
             path = Path(directory) / "mercato.db"
             shutil.copyfile(await sqlite_template(), path)
             yield f"sqlite:///{path}"
         return
     server = await postgresql_server()
-    if _clean:
-        name = _clean.pop()
+    url = _clean.pop() if _clean else await _create(server)
+    yield url
+    if await _emptied_by_itself(url):
+        _clean.append(url)
     else:
-        await run(server, f"CREATE DATABASE {name} TEMPLATE template_mercato STRATEGY wal_log")
-    yield with_database(server, name)
-    if await _emptied(with_database(server, name)):
-        _clean.append(name)
-    else:
-        await run(server, f"DROP DATABASE {name} WITH (FORCE)")
+        await _drop(server, url)
+
+
+async def _create(server: str) -> str:
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    await run(server, f"CREATE DATABASE {name} TEMPLATE template_mercato STRATEGY wal_log")
+    return with_database(server, name)
+
+
+async def _drop(server: str, url: str) -> None:
+    await run(server, f"DROP DATABASE {sqlalchemy_url(url).database} WITH (FORCE)")
 
 
 _clean: list[str] = []
-"""Emptied databases of this process: emptying one takes a sixth of the time of a copy."""
+"""The URLs of emptied databases of this process: emptying one takes a sixth of the time of a copy."""
+
+_kept: list[str] = []
+"""Those of emptied databases with open sessions."""
 
 _SHAPE = """
 SELECT md5(string_agg(fact, ';' ORDER BY fact)) FROM (
@@ -169,24 +212,33 @@ WHERE schemaname = current_schema() AND last_value IS NOT NULL
 _BLOATED = 2**20
 
 
-async def _emptied(url: str) -> bool:
-    """Empty a database that has its original schema and no users; return whether it was emptied."""
-    shape = (Path(os.environ[_DIRECTORY]) / "shape").read_text()
+async def _emptied_by_itself(url: str) -> bool:
     connection = await asyncpg.connect(_plain(url))
     try:
-        others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        if await connection.fetchval(others) or await connection.fetchval(_SHAPE) != shape:
-            return False
-        filled = await connection.fetch(_FILLED)
-        if any(table["bytes"] > _BLOATED for table in filled):
-            return False
-        # A replica's role fires no triggers, foreign keys among them, so that any order will do.
-        await connection.execute("SET session_replication_role = replica")
-        for table in filled:
-            await connection.execute(f"DELETE FROM {table['name']}")  # noqa: S608  # a name of our own
-        await connection.execute(_SEQUENCES)
+        return await _emptied(connection, sessions=0)
     finally:
         await connection.close()
+
+
+async def _emptied(connection: asyncpg.Connection, *, sessions: int) -> bool:
+    """Empty a database that has its original schema and no users; return whether it was emptied.
+
+    `sessions` are open beside the connection and idle.
+    """
+    shape = (Path(os.environ[_DIRECTORY]) / "shape").read_text()
+    others = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    if await connection.fetchval(others) > sessions or await connection.fetchval(_SHAPE) != shape:
+        return False
+    filled = await connection.fetch(_FILLED)
+    if any(table["bytes"] > _BLOATED for table in filled):
+        return False
+    # A replica's role fires no triggers, foreign keys among them, so that any order will do.
+    await connection.execute("SET session_replication_role = replica")
+    for table in filled:
+        await connection.execute(f"DELETE FROM {table['name']}")  # noqa: S608  # a name of our own
+    await connection.execute(_SEQUENCES)
     return True
 
 

@@ -5,7 +5,6 @@ import warnings
 from typing import Any
 
 import pytest
-from openapi_spec_validator import validate
 from tests.databases import only_sqlite
 from tests.service import Service
 
@@ -47,6 +46,9 @@ def test_every_commerce_operation_of_the_specification_is_declared_with_its_succ
 
 
 def test_the_document_is_valid_openapi():
+    # Pydantic comes with it, which takes a twentieth of the time in which a worker collects the tests.
+    from openapi_spec_validator import validate
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the validator's own dependencies
         validate(decoded())

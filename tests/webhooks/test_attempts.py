@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import standardwebhooks
-import svix
 from sqlalchemy import delete, update
 from tests.servers import Peer, Request, hang, head, receiving, reply
 from tests.waiting import PATIENCE
@@ -56,6 +55,8 @@ async def test_the_body_is_the_envelope_with_type_timestamp_and_data(harness: Ha
 
 
 async def test_the_signature_is_verified_by_standardwebhooks_and_by_svix(harness: Harness) -> None:
+    import svix
+
     async with receiving() as receiver:
         await harness.push(receiver.url, data={"name": "Crème brûlée 🍮"})
         await harness.attempt()
@@ -68,6 +69,8 @@ async def test_the_signature_is_verified_by_standardwebhooks_and_by_svix(harness
 
 
 async def test_during_a_rotation_both_secrets_verify(harness: Harness) -> None:
+    import svix
+
     async with harness.db.write() as tx:
         second = await accounts.rotate_signing_secret(tx, harness.vault, harness.partner.id)
     async with receiving() as receiver:
