@@ -26,7 +26,7 @@ from mercato_contract.wire import Wire
 MAX_UPLOAD: Final = MAX_FILE + 64 * 1024
 """Bytes of a form with a menu."""
 
-MAX_ITEMS: Final = 100
+MAX_ITEMS: Final = 50
 """Items that a page shows."""
 
 MAX_PLACES: Final = 3

@@ -46,11 +46,11 @@ __all__ = [
 SMALL: Final = 1024 * 1024
 """Bytes up to which a file doesn't wait for larger ones. A workbook of 20,000 items has as many."""
 
-SECONDS: Final = 60.0
-"""The time limit of one file; 60,000 rows take a tenth of it."""
+SECONDS: Final = 120.0
+"""The time limit of one file; 60,000 rows of a workbook take 6 s of CPU, at a low priority."""
 
-MEMORY: Final = 320 * 1024 * 1024
-"""Bytes of memory for one file; 60,000 rows need half of them."""
+MEMORY: Final = 448 * 1024 * 1024
+"""Bytes of memory for one file, as to build a large catalog; 60,000 rows of a workbook need half of them."""
 
 MAX_DOCUMENT: Final = 32 * 1024 * 1024
 """Bytes of the CatalogSet that is made of a file."""
