@@ -54,7 +54,7 @@ class RegistrationNotFound(NotFound):
 
     def __init__(self) -> None:
         super().__init__(
-            "This account is registering no such store: it is live already, or was deleted. See the page Stores."
+            "This account is registering no such store: it is live already, or was deleted. Look among its stores."
         )
 
 
