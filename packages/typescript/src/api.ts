@@ -1475,30 +1475,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/oauth/token": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Get Access Token
-         * @description Exchange a marketfront key for an access token: OAuth 2.0 client credentials (RFC 6749).
-         *
-         *     The client id is the key's id, the secret is the key; send both by HTTP Basic or in the form. The token gives the
-         *     access of the key for an hour, and ends with the key. Failures are limited by client and by address; the right key
-         *     is never refused because of them.
-         */
-        post: operations["getAccessToken"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/mcp": {
         parameters: {
             query?: never;
@@ -1516,246 +1492,6 @@ export interface paths {
          *     whose `structuredContent` is the problem. With a key or a token of either surface: `tools/list` names its tools.
          */
         post: operations["sendMcpMessage"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/.well-known/oauth-protected-resource/mcp": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Access to the agents' door
-         * @description Say what protects the agents' door: bearer keys and tokens, and which server issues the tokens (RFC 9728).
-         */
-        get: operations["getProtectedResource"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/.well-known/oauth-authorization-server": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Authorization server
-         * @description Say where a client gets an access token, and with which grant (RFC 8414).
-         */
-        get: operations["getAuthorizationServer"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/agents.md": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * For AI agents
-         * @description Tell AI agents how to order here: the address, the tools in their order, and the commonest refusals.
-         */
-        get: operations["getAgentsPage"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/openapi.json": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * OpenAPI document
-         * @description Return this API's OpenAPI 3.1 document, without white space.
-         */
-        get: operations["getOpenapi"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/llms.txt": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * For language models
-         * @description Describe this service and link its documents (llmstxt.org): Markdown, a line for each operation and code.
-         */
-        get: operations["getLlms"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/healthz": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Liveness
-         * @description Answer 200 while the process runs, even if its database doesn't answer.
-         */
-        get: operations["healthz"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/readyz": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Readiness
-         * @description Answer 200 if requests can be served: the database answers and can be written.
-         */
-        get: operations["readyz"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/metrics": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Prometheus metrics
-         * @description Return metrics for Prometheus: with `MERCATO_METRICS_TOKEN` as bearer, without one on loopback only.
-         */
-        get: operations["metrics"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/docs": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * API reference
-         * @description Return the API reference as a page. It loads nothing from other servers.
-         */
-        get: operations["docs"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/docs/assets/{name}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Asset of the API reference
-         * @description Return a script or a style sheet of the API reference.
-         */
-        get: operations["docsAsset"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/errors/{errorCode}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * About an error code
-         * @description Explain an error code. A problem's `type` links here; Markdown for clients that prefer `text/markdown`.
-         */
-        get: operations["errorPage"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/schemas/catalog-set.json": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * JSON Schema of a catalog document
-         * @description Return the JSON Schema of the document that merchants write, for editors: name it in the member `$schema`.
-         */
-        get: operations["getCatalogSetSchema"];
-        put?: never;
-        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -5419,798 +5155,10 @@ export interface components {
             detail?: string | null;
         };
     };
-    responses: {
-        /** @description `CATALOGSET_EXPIRED`: The CatalogSet is no longer kept. */
-        CatalogsetExpired: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `CATALOGSET_NOT_FOUND`: No such CatalogSet. */
-        CatalogsetNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `CONFLICT`: The request conflicts with the resource's state. */
-        Conflict: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `CURSOR_EXPIRED`: What comes after the cursor is no longer kept. */
-        CursorExpired: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `DELIVERY_NOT_FOUND`: No such webhook delivery in this account. */
-        DeliveryNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `FORBIDDEN`: These credentials are not for this operation. */
-        Forbidden: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `INTERNAL_ERROR`: Something went wrong on our side. */
-        InternalError: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-        InvalidRequest: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-        InvalidRequestWithUnknownMembers: {
-            headers: {
-                "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `CATALOGSET_NOT_FOUND`: No such CatalogSet. */
-        MarketfrontCatalogsetNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `CONFLICT`: The request conflicts with the resource's state. */
-        MarketfrontConflict: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `CURSOR_EXPIRED`: What comes after the cursor is no longer kept. */
-        MarketfrontCursorExpired: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `DELIVERY_NOT_FOUND`: No such webhook delivery in this account. */
-        MarketfrontDeliveryNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `FORBIDDEN`: These credentials are not for this operation. */
-        MarketfrontForbidden: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `INTERNAL_ERROR`: Something went wrong on our side. */
-        MarketfrontInternalError: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-        MarketfrontInvalidRequest: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-        MarketfrontInvalidRequestWithUnknownMembers: {
-            headers: {
-                "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `NOT_FOUND`: There is nothing at this path. */
-        MarketfrontNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `ORDER_NOT_FOUND`: No such order in this account. */
-        MarketfrontOrderNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `PAYLOAD_TOO_LARGE`: The body is larger than this operation accepts. */
-        MarketfrontPayloadTooLarge: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `PRECONDITION_FAILED`: A precondition of the request does not hold. */
-        MarketfrontPreconditionFailed: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `RATE_LIMITED`: Too many requests. */
-        MarketfrontRateLimited: {
-            headers: {
-                "Retry-After": components["headers"]["Retry-After"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `SERVICE_UNAVAILABLE`: The service is temporarily unavailable. */
-        MarketfrontServiceUnavailable: {
-            headers: {
-                "Retry-After": components["headers"]["Retry-After"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `STORE_NOT_FOUND`: No such store in this account. */
-        MarketfrontStoreNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `UNAUTHENTICATED`: No valid credentials were sent. */
-        MarketfrontUnauthenticated: {
-            headers: {
-                "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `UNSUPPORTED_MEDIA_TYPE`: The body's media type or coding is not supported. */
-        MarketfrontUnsupportedMediaType: {
-            headers: {
-                "Accept-Encoding": components["headers"]["Accept-Encoding"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `VALIDATION_FAILED`: A value has the right type but is not allowed. */
-        MarketfrontValidationFailed: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `VALIDATION_FAILED`: A value has the right type but is not allowed. */
-        MarketfrontValidationFailedWithUnknownMembers: {
-            headers: {
-                "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `NOT_FOUND`: There is nothing at this path. */
-        NotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `ONBOARDING_ACTIVE`: An active onboarding cannot be cancelled. */
-        OnboardingActive: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `ONBOARDING_NOT_FOUND`: No such onboarding in this account. */
-        OnboardingNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `ONBOARDING_NOT_READY`: Only an onboarding that is ready_to_activate can be activated. */
-        OnboardingNotReady: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `ORDER_NOT_FOUND`: No such order in this account. */
-        OrderNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `PAYLOAD_TOO_LARGE`: The body is larger than this operation accepts. */
-        PayloadTooLarge: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `PRECONDITION_FAILED`: A precondition of the request does not hold. */
-        PreconditionFailed: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `FORBIDDEN`: These credentials are not for this operation. */
-        PublicForbidden: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `INTERNAL_ERROR`: Something went wrong on our side. */
-        PublicInternalError: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-        PublicInvalidRequest: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `NOT_FOUND`: There is nothing at this path. */
-        PublicNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `SERVICE_UNAVAILABLE`: The service is temporarily unavailable. */
-        PublicServiceUnavailable: {
-            headers: {
-                "Retry-After": components["headers"]["Retry-After"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `UNAUTHENTICATED`: No valid credentials were sent. */
-        PublicUnauthenticated: {
-            headers: {
-                "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `RATE_LIMITED`: Too many requests. */
-        RateLimited: {
-            headers: {
-                "Retry-After": components["headers"]["Retry-After"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `SERVICE_UNAVAILABLE`: The service is temporarily unavailable. */
-        ServiceUnavailable: {
-            headers: {
-                "Retry-After": components["headers"]["Retry-After"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `STORE_NOT_FOUND`: No such store in this account. */
-        StoreNotFound: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `UNAUTHENTICATED`: No valid credentials were sent. */
-        Unauthenticated: {
-            headers: {
-                "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `UNSUPPORTED_MEDIA_TYPE`: The body's media type or coding is not supported. */
-        UnsupportedMediaType: {
-            headers: {
-                "Accept-Encoding": components["headers"]["Accept-Encoding"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `VALIDATION_FAILED`: A value has the right type but is not allowed. */
-        ValidationFailed: {
-            headers: {
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-        /** @description `VALIDATION_FAILED`: A value has the right type but is not allowed. */
-        ValidationFailedWithUnknownMembers: {
-            headers: {
-                "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                Vary: components["headers"]["Vary"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetail"];
-                "text/markdown": string;
-            };
-        };
-    };
+    responses: never;
     parameters: never;
     requestBodies: never;
-    headers: {
-        /** @description The resource's address. */
-        Location: string;
-        /** @description Seconds to wait. */
-        "Retry-After": number;
-        /** @description How long the answer may be cached. */
-        "Cache-Control": string;
-        /** @description The version of the answer. */
-        ETag: string;
-        /** @description When the CatalogSet was made, as an HTTP date. */
-        "Last-Modified": string;
-        /** @description The name of the file, if the answer is CSV. */
-        "Content-Disposition": string;
-        /** @description The request's headers that the answer depends on. */
-        Vary: string;
-        /** @description How the body is compressed: `zstd`, `br` or `gzip`. Absent if it isn't. */
-        "Content-Encoding": string;
-        /** @description `no-cache`, as RFC 6749 requires. */
-        Pragma: string;
-        /** @description `nosniff`. */
-        "X-Content-Type-Options": string;
-        /** @description What a browser allows the page. */
-        "Content-Security-Policy": string;
-        /** @description What a browser sends about the page to others. */
-        "Referrer-Policy": string;
-        /** @description `true` if this is the answer of an earlier request. */
-        "Idempotent-Replayed": string;
-        /** @description The accepted credentials. */
-        "WWW-Authenticate": string;
-        /** @description The request's id: the client's own, if it sent a valid one. */
-        "X-Request-Id": string;
-        /** @description JSON Pointers to unknown members of the body, which are ignored: percent-encoded, at most 20. */
-        "X-Unknown-Members": string;
-        /** @description Requests of this kind per minute that the account may send. */
-        "X-RateLimit-Limit": number;
-        /** @description Requests that are left. */
-        "X-RateLimit-Remaining": number;
-        /** @description When the full limit is available again, in Unix seconds. */
-        "X-RateLimit-Reset": number;
-        /** @description `identity`, if the body's coding is what is refused: send it as it is. */
-        "Accept-Encoding": string;
-        /** @description The request's `Origin`, if this service allows it to call. */
-        "Access-Control-Allow-Origin": string;
-        /** @description The headers that a page of an allowed origin may read. */
-        "Access-Control-Expose-Headers": string;
-    };
+    headers: never;
     pathItems: never;
 }
 export type OnboardingStatus = components['schemas']['OnboardingStatus'];
@@ -6410,76 +5358,6 @@ export type StoreOrderError = components['schemas']['StoreOrderError'];
 export type PlaceReply = components['schemas']['PlaceReply'];
 export type CancelReply = components['schemas']['CancelReply'];
 export type StoreRefusal = components['schemas']['StoreRefusal'];
-export type ResponseCatalogsetExpired = components['responses']['CatalogsetExpired'];
-export type ResponseCatalogsetNotFound = components['responses']['CatalogsetNotFound'];
-export type ResponseConflict = components['responses']['Conflict'];
-export type ResponseCursorExpired = components['responses']['CursorExpired'];
-export type ResponseDeliveryNotFound = components['responses']['DeliveryNotFound'];
-export type ResponseForbidden = components['responses']['Forbidden'];
-export type ResponseInternalError = components['responses']['InternalError'];
-export type ResponseInvalidRequest = components['responses']['InvalidRequest'];
-export type ResponseInvalidRequestWithUnknownMembers = components['responses']['InvalidRequestWithUnknownMembers'];
-export type ResponseMarketfrontCatalogsetNotFound = components['responses']['MarketfrontCatalogsetNotFound'];
-export type ResponseMarketfrontConflict = components['responses']['MarketfrontConflict'];
-export type ResponseMarketfrontCursorExpired = components['responses']['MarketfrontCursorExpired'];
-export type ResponseMarketfrontDeliveryNotFound = components['responses']['MarketfrontDeliveryNotFound'];
-export type ResponseMarketfrontForbidden = components['responses']['MarketfrontForbidden'];
-export type ResponseMarketfrontInternalError = components['responses']['MarketfrontInternalError'];
-export type ResponseMarketfrontInvalidRequest = components['responses']['MarketfrontInvalidRequest'];
-export type ResponseMarketfrontInvalidRequestWithUnknownMembers = components['responses']['MarketfrontInvalidRequestWithUnknownMembers'];
-export type ResponseMarketfrontNotFound = components['responses']['MarketfrontNotFound'];
-export type ResponseMarketfrontOrderNotFound = components['responses']['MarketfrontOrderNotFound'];
-export type ResponseMarketfrontPayloadTooLarge = components['responses']['MarketfrontPayloadTooLarge'];
-export type ResponseMarketfrontPreconditionFailed = components['responses']['MarketfrontPreconditionFailed'];
-export type ResponseMarketfrontRateLimited = components['responses']['MarketfrontRateLimited'];
-export type ResponseMarketfrontServiceUnavailable = components['responses']['MarketfrontServiceUnavailable'];
-export type ResponseMarketfrontStoreNotFound = components['responses']['MarketfrontStoreNotFound'];
-export type ResponseMarketfrontUnauthenticated = components['responses']['MarketfrontUnauthenticated'];
-export type ResponseMarketfrontUnsupportedMediaType = components['responses']['MarketfrontUnsupportedMediaType'];
-export type ResponseMarketfrontValidationFailed = components['responses']['MarketfrontValidationFailed'];
-export type ResponseMarketfrontValidationFailedWithUnknownMembers = components['responses']['MarketfrontValidationFailedWithUnknownMembers'];
-export type ResponseNotFound = components['responses']['NotFound'];
-export type ResponseOnboardingActive = components['responses']['OnboardingActive'];
-export type ResponseOnboardingNotFound = components['responses']['OnboardingNotFound'];
-export type ResponseOnboardingNotReady = components['responses']['OnboardingNotReady'];
-export type ResponseOrderNotFound = components['responses']['OrderNotFound'];
-export type ResponsePayloadTooLarge = components['responses']['PayloadTooLarge'];
-export type ResponsePreconditionFailed = components['responses']['PreconditionFailed'];
-export type ResponsePublicForbidden = components['responses']['PublicForbidden'];
-export type ResponsePublicInternalError = components['responses']['PublicInternalError'];
-export type ResponsePublicInvalidRequest = components['responses']['PublicInvalidRequest'];
-export type ResponsePublicNotFound = components['responses']['PublicNotFound'];
-export type ResponsePublicServiceUnavailable = components['responses']['PublicServiceUnavailable'];
-export type ResponsePublicUnauthenticated = components['responses']['PublicUnauthenticated'];
-export type ResponseRateLimited = components['responses']['RateLimited'];
-export type ResponseServiceUnavailable = components['responses']['ServiceUnavailable'];
-export type ResponseStoreNotFound = components['responses']['StoreNotFound'];
-export type ResponseUnauthenticated = components['responses']['Unauthenticated'];
-export type ResponseUnsupportedMediaType = components['responses']['UnsupportedMediaType'];
-export type ResponseValidationFailed = components['responses']['ValidationFailed'];
-export type ResponseValidationFailedWithUnknownMembers = components['responses']['ValidationFailedWithUnknownMembers'];
-export type HeaderLocation = components['headers']['Location'];
-export type HeaderRetryAfter = components['headers']['Retry-After'];
-export type HeaderCacheControl = components['headers']['Cache-Control'];
-export type HeaderETag = components['headers']['ETag'];
-export type HeaderLastModified = components['headers']['Last-Modified'];
-export type HeaderContentDisposition = components['headers']['Content-Disposition'];
-export type HeaderVary = components['headers']['Vary'];
-export type HeaderContentEncoding = components['headers']['Content-Encoding'];
-export type HeaderPragma = components['headers']['Pragma'];
-export type HeaderXContentTypeOptions = components['headers']['X-Content-Type-Options'];
-export type HeaderContentSecurityPolicy = components['headers']['Content-Security-Policy'];
-export type HeaderReferrerPolicy = components['headers']['Referrer-Policy'];
-export type HeaderIdempotentReplayed = components['headers']['Idempotent-Replayed'];
-export type HeaderWwwAuthenticate = components['headers']['WWW-Authenticate'];
-export type HeaderXRequestId = components['headers']['X-Request-Id'];
-export type HeaderXUnknownMembers = components['headers']['X-Unknown-Members'];
-export type HeaderXRateLimitLimit = components['headers']['X-RateLimit-Limit'];
-export type HeaderXRateLimitRemaining = components['headers']['X-RateLimit-Remaining'];
-export type HeaderXRateLimitReset = components['headers']['X-RateLimit-Reset'];
-export type HeaderAcceptEncoding = components['headers']['Accept-Encoding'];
-export type HeaderAccessControlAllowOrigin = components['headers']['Access-Control-Allow-Origin'];
-export type HeaderAccessControlExposeHeaders = components['headers']['Access-Control-Expose-Headers'];
 export type $defs = Record<string, never>;
 export interface operations {
     listOnboardings: {
@@ -6499,23 +5377,12 @@ export interface operations {
             /** @description List Onboardings */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["OnboardingPage"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     registerStore: {
@@ -6534,43 +5401,12 @@ export interface operations {
             /** @description Register Store */
             201: {
                 headers: {
-                    Location: components["headers"]["Location"];
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["OnboardingStatus"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            /** @description `STORE_ALREADY_REGISTERED`: This partnerStoreId is registered already. */
-            409: {
-                headers: {
-                    Location: components["headers"]["Location"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getOnboardingStatus: {
@@ -6588,23 +5424,12 @@ export interface operations {
             /** @description Get Onboarding Status */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["OnboardingStatus"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["OnboardingNotFound"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     cancelOnboarding: {
@@ -6622,22 +5447,10 @@ export interface operations {
             /** @description Cancel Onboarding */
             204: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["OnboardingNotFound"];
-            409: components["responses"]["OnboardingActive"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     retryOnboarding: {
@@ -6659,43 +5472,12 @@ export interface operations {
             /** @description Retry Onboarding */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["OnboardingStatus"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["OnboardingNotFound"];
-            /** @description `ONBOARDING_NOT_FAILED`: Only a failed onboarding can be retried. `STORE_ALREADY_REGISTERED`: This partnerStoreId is registered already. */
-            409: {
-                headers: {
-                    Location: components["headers"]["Location"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     activateStore: {
@@ -6713,24 +5495,12 @@ export interface operations {
             /** @description Activate Store */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Store"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["OnboardingNotFound"];
-            409: components["responses"]["OnboardingNotReady"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     notifyCatalogUpdate: {
@@ -6752,45 +5522,12 @@ export interface operations {
             /** @description Notify Catalog Update */
             202: {
                 headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    Location: components["headers"]["Location"];
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CatalogIngestAccepted"];
                 };
             };
-            /** @description `MISSING_STORE_ID`: A storeId is needed. `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     putCatalog: {
@@ -6817,29 +5554,12 @@ export interface operations {
             /** @description Put Catalog */
             202: {
                 headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    Location: components["headers"]["Location"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CatalogIngestAccepted"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getCatalogIngestStatus: {
@@ -6859,38 +5579,12 @@ export interface operations {
             /** @description Get Catalog Ingest Status */
             200: {
                 headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CatalogIngestStatusResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            /** @description `STORE_NOT_FOUND`: No such store in this account. `CATALOG_INGEST_NOT_FOUND`: No such catalog ingest run of this store. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     cancelCatalogActivation: {
@@ -6910,36 +5604,10 @@ export interface operations {
             /** @description Cancel Catalog Activation */
             204: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            /** @description `STORE_NOT_FOUND`: No such store in this account. `CATALOG_INGEST_NOT_FOUND`: No such catalog ingest run of this store. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            409: components["responses"]["Conflict"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listCatalogSets: {
@@ -6962,24 +5630,12 @@ export interface operations {
             /** @description List Catalog Sets */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CatalogSetHistory"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     activateCatalogSet: {
@@ -6999,38 +5655,12 @@ export interface operations {
             /** @description Activate Catalog Set */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CatalogSetActivated"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            /** @description `STORE_NOT_FOUND`: No such store in this account. `CATALOGSET_NOT_FOUND`: No such CatalogSet. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            409: components["responses"]["CatalogsetExpired"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listCatalogIngestRuns: {
@@ -7053,24 +5683,12 @@ export interface operations {
             /** @description List Catalog Ingest Runs */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CatalogIngestPage"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     validateCatalogSet: {
@@ -7094,26 +5712,12 @@ export interface operations {
             /** @description Validate CatalogSet */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CatalogValidation"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getCommerceCatalogSet: {
@@ -7140,15 +5744,6 @@ export interface operations {
             /** @description Get CatalogSet */
             200: {
                 headers: {
-                    ETag: components["headers"]["ETag"];
-                    "Last-Modified": components["headers"]["Last-Modified"];
-                    Vary: components["headers"]["Vary"];
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "Content-Encoding": components["headers"]["Content-Encoding"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7158,26 +5753,10 @@ export interface operations {
             /** @description Not modified. */
             304: {
                 headers: {
-                    ETag: components["headers"]["ETag"];
-                    "Last-Modified": components["headers"]["Last-Modified"];
-                    Vary: components["headers"]["Vary"];
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["CatalogsetNotFound"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getStoreIds: {
@@ -7195,23 +5774,12 @@ export interface operations {
             /** @description Get Store Ids */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["StoreIds"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listStores: {
@@ -7235,23 +5803,12 @@ export interface operations {
             /** @description List Stores */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["StorePage"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getStore: {
@@ -7269,23 +5826,12 @@ export interface operations {
             /** @description Get Store */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Store"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     updateStore: {
@@ -7307,27 +5853,12 @@ export interface operations {
             /** @description Update Store */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Store"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getStoreStatus: {
@@ -7345,23 +5876,12 @@ export interface operations {
             /** @description Get Store Status */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["StoreStatusResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     setStoreStatus: {
@@ -7383,27 +5903,12 @@ export interface operations {
             /** @description Set Store Status */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["StoreStatusResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     setStoreStatuses: {
@@ -7422,26 +5927,12 @@ export interface operations {
             /** @description Set Many Stores' Status */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["StoreStatusResults"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     setItemAvailability: {
@@ -7463,27 +5954,12 @@ export interface operations {
             /** @description Set Item Availability */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["ItemAvailabilityResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listOrders: {
@@ -7509,23 +5985,12 @@ export interface operations {
             /** @description List Orders */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["OrderPage"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getOrder: {
@@ -7543,23 +6008,12 @@ export interface operations {
             /** @description Get Order */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CommerceOrder"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["OrderNotFound"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getOrderTimeline: {
@@ -7577,23 +6031,12 @@ export interface operations {
             /** @description Get Order Timeline */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["OrderTimeline"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["OrderNotFound"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     updateOrderStatuses: {
@@ -7612,26 +6055,12 @@ export interface operations {
             /** @description Update Many Orders' Status */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["OrderStatusResults"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     updateOrderStatus: {
@@ -7653,42 +6082,12 @@ export interface operations {
             /** @description Update Order Status */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["OrderStatusResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["OrderNotFound"];
-            /** @description `INVALID_STATUS_TRANSITION`: An order's status cannot go backward. `ORDER_CLOSED`: The order is closed. `CONFLICT`: The request conflicts with the resource's state. */
-            409: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     adjustOrder: {
@@ -7716,77 +6115,12 @@ export interface operations {
             /** @description Adjust Order */
             201: {
                 headers: {
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["CommerceOrder"];
                 };
             };
-            /** @description `MISSING_IDEMPOTENCY_KEY`: The Idempotency-Key header is missing. `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["OrderNotFound"];
-            /** @description `REQUEST_IN_PROGRESS`: A request with this Idempotency-Key is still running. `ORDER_CLOSED`: The order is closed. `CONFLICT`: The request conflicts with the resource's state. */
-            409: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            /** @description `IDEMPOTENCY_KEY_REUSED`: The Idempotency-Key was used with another request. `VALIDATION_FAILED`: A value has the right type but is not allowed. */
-            422: {
-                headers: {
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     reportCommerceOrders: {
@@ -7810,12 +6144,6 @@ export interface operations {
             /** @description Report Orders */
             200: {
                 headers: {
-                    Vary: components["headers"]["Vary"];
-                    "Content-Disposition": components["headers"]["Content-Disposition"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7823,14 +6151,6 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listCommerceEvents: {
@@ -7856,38 +6176,12 @@ export interface operations {
             /** @description List Events */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["EventPage"];
                 };
             };
-            /** @description `INVALID_CURSOR`: The cursor is not one that this list gave to this account. `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            410: components["responses"]["CursorExpired"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listCommerceWebhookEndpoints: {
@@ -7907,23 +6201,12 @@ export interface operations {
             /** @description List Webhook Endpoints */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookEndpointPage"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     createCommerceWebhookEndpoint: {
@@ -7942,29 +6225,12 @@ export interface operations {
             /** @description Create Webhook Endpoint */
             201: {
                 headers: {
-                    Location: components["headers"]["Location"];
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookEndpointWithSecret"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getCommerceWebhookEndpoint: {
@@ -7982,23 +6248,12 @@ export interface operations {
             /** @description Get Webhook Endpoint */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookEndpoint"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     updateCommerceWebhookEndpoint: {
@@ -8020,42 +6275,12 @@ export interface operations {
             /** @description Update Webhook Endpoint */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookEndpoint"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            /** @description `NOT_FOUND`: There is nothing at this path. `STORE_NOT_FOUND`: No such store in this account. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     deleteCommerceWebhookEndpoint: {
@@ -8073,22 +6298,10 @@ export interface operations {
             /** @description Delete Webhook Endpoint */
             204: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     testCommerceWebhookEndpoint: {
@@ -8106,24 +6319,12 @@ export interface operations {
             /** @description Test Webhook Endpoint */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookDeliveryDetail"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     rotateCommerceWebhookEndpointSecret: {
@@ -8145,28 +6346,12 @@ export interface operations {
             /** @description Rotate Endpoint Secret */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookEndpointWithSecret"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listCommerceWebhookDeliveries: {
@@ -8196,23 +6381,12 @@ export interface operations {
             /** @description List Webhook Deliveries */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookDeliveryPage"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getCommerceWebhookDelivery: {
@@ -8230,23 +6404,12 @@ export interface operations {
             /** @description Get Webhook Delivery */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookDeliveryDetail"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["DeliveryNotFound"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     redeliverCommerceWebhooks: {
@@ -8265,41 +6428,12 @@ export interface operations {
             /** @description Redeliver Many Webhooks */
             202: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["RedeliverAccepted"];
                 };
             };
-            400: components["responses"]["InvalidRequestWithUnknownMembers"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            /** @description `STORE_NOT_FOUND`: No such store in this account. `NOT_FOUND`: There is nothing at this path. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailedWithUnknownMembers"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     redeliverCommerceWebhook: {
@@ -8317,24 +6451,12 @@ export interface operations {
             /** @description Redeliver Webhook */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookDeliveryDetail"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["DeliveryNotFound"];
-            409: components["responses"]["Conflict"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listCommerceRequests: {
@@ -8360,23 +6482,12 @@ export interface operations {
             /** @description List Refused Requests */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["RefusedRequestPage"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     discoverStores: {
@@ -8395,29 +6506,12 @@ export interface operations {
             /** @description Discover Stores */
             200: {
                 headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["DiscoverResponse"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     getCatalogSet: {
@@ -8444,17 +6538,6 @@ export interface operations {
             /** @description Get CatalogSet */
             200: {
                 headers: {
-                    ETag: components["headers"]["ETag"];
-                    "Last-Modified": components["headers"]["Last-Modified"];
-                    Vary: components["headers"]["Vary"];
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "Content-Encoding": components["headers"]["Content-Encoding"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8464,28 +6547,10 @@ export interface operations {
             /** @description Not modified. */
             304: {
                 headers: {
-                    ETag: components["headers"]["ETag"];
-                    "Last-Modified": components["headers"]["Last-Modified"];
-                    Vary: components["headers"]["Vary"];
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontCatalogsetNotFound"];
-            412: components["responses"]["MarketfrontPreconditionFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     getMarketfrontStore: {
@@ -8503,27 +6568,12 @@ export interface operations {
             /** @description Get Store */
             200: {
                 headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["MarketfrontStore"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontStoreNotFound"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     getStoreAvailability: {
@@ -8544,28 +6594,12 @@ export interface operations {
             /** @description Get Store Availability */
             200: {
                 headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["StoreAvailability"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontStoreNotFound"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     addCartItem: {
@@ -8584,61 +6618,12 @@ export interface operations {
             /** @description Add item to cart */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["PricedCart"];
                 };
             };
-            /** @description `MISSING_STORE_ID`: A storeId is needed. `CATALOGSET_REQUIRED`: A catalogSetId is needed. `ITEM_UNAVAILABLE`: An item is not available now. `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            /** @description `STORE_NOT_FOUND`: No such store in this account. `CATALOGSET_NOT_FOUND`: No such CatalogSet. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     removeCartItem: {
@@ -8657,45 +6642,12 @@ export interface operations {
             /** @description Remove item from cart */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["PricedCart"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            /** @description `STORE_NOT_FOUND`: No such store in this account. `CATALOGSET_NOT_FOUND`: No such CatalogSet. `LINE_ITEM_NOT_FOUND`: No such line item in the cart. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     updateCartItem: {
@@ -8714,61 +6666,12 @@ export interface operations {
             /** @description Update item quantity */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["PricedCart"];
                 };
             };
-            /** @description `ITEM_UNAVAILABLE`: An item is not available now. `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            /** @description `STORE_NOT_FOUND`: No such store in this account. `CATALOGSET_NOT_FOUND`: No such CatalogSet. `LINE_ITEM_NOT_FOUND`: No such line item in the cart. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     validateOrder: {
@@ -8787,60 +6690,10 @@ export interface operations {
             /** @description Validate order */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["ValidateOrderResponse"];
-                };
-            };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            /** @description `STORE_NOT_FOUND`: No such store in this account. `CATALOGSET_NOT_FOUND`: No such CatalogSet. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            /** @description `STORE_UNREACHABLE`: The store's system did not answer. `SERVICE_UNAVAILABLE`: The service is temporarily unavailable. */
-            503: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
                 };
             };
         };
@@ -8867,129 +6720,10 @@ export interface operations {
             /** @description Place order */
             201: {
                 headers: {
-                    Location: components["headers"]["Location"];
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Order"];
-                };
-            };
-            /** @description `MISSING_IDEMPOTENCY_KEY`: The Idempotency-Key header is missing. `ORDER_TOKEN_INVALID`: The validatedOrderToken is not valid for this order. `ORDER_TOTAL_DIFFERENT`: The total differs from the order's current total. `CART_EMPTY`: The cart has no line items. `MODIFIER_REQUIRED`: A required modifier is missing. `MODIFIER_LIMIT_EXCEEDED`: More modifiers are chosen than the group allows. `ITEM_UNAVAILABLE`: An item is not available now. `ITEM_PRICE_CHANGED`: A price has changed. `STORE_CLOSED`: The store is not open. `ADDRESS_INVALID`: The delivery address is not complete. `ADDRESS_OUT_OF_RANGE`: The store does not deliver there. `ORDER_BELOW_MINIMUM`: The order is below the store's minimum. `PAYMENT_DECLINED`: The payment was declined. `PAYMENT_METHOD_INVALID`: The payment method cannot be used. `PAYMENT_FAILED`: The payment failed. `OTHER`: The store refused the order for a reason of its own. `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            /** @description `SPEND_LIMIT_EXCEEDED`: The order costs more than the agent may spend. `APPROVAL_REQUIRED`: A person must approve the order first. `FORBIDDEN`: These credentials are not for this operation. */
-            403: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            /** @description `STORE_NOT_FOUND`: No such store in this account. `CATALOGSET_NOT_FOUND`: No such CatalogSet. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            /** @description `REQUEST_IN_PROGRESS`: A request with this Idempotency-Key is still running. `ORDER_ALREADY_PLACED`: This validated order was placed already. `ORDER_CLOSED`: The order is closed. */
-            409: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            /** @description `IDEMPOTENCY_KEY_REUSED`: The Idempotency-Key was used with another request. `VALIDATION_FAILED`: A value has the right type but is not allowed. */
-            422: {
-                headers: {
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            /** @description `STORE_UNREACHABLE`: The store's system did not answer. `SERVICE_UNAVAILABLE`: The service is temporarily unavailable. */
-            503: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
                 };
             };
         };
@@ -9019,98 +6753,10 @@ export interface operations {
             /** @description Cancel Order */
             200: {
                 headers: {
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Order"];
-                };
-            };
-            /** @description `MISSING_IDEMPOTENCY_KEY`: The Idempotency-Key header is missing. `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontOrderNotFound"];
-            /** @description `REQUEST_IN_PROGRESS`: A request with this Idempotency-Key is still running. `ORDER_CLOSED`: The order is closed. `CANCELLATION_REFUSED`: The store does not cancel the order. */
-            409: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            /** @description `IDEMPOTENCY_KEY_REUSED`: The Idempotency-Key was used with another request. `VALIDATION_FAILED`: A value has the right type but is not allowed. */
-            422: {
-                headers: {
-                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            /** @description `STORE_UNREACHABLE`: The store's system did not answer. `SERVICE_UNAVAILABLE`: The service is temporarily unavailable. */
-            503: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
                 };
             };
         };
@@ -9138,42 +6784,12 @@ export interface operations {
             /** @description List Orders */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["MarketfrontOrderPage"];
                 };
             };
-            /** @description `INVALID_CURSOR`: The cursor is not one that this list gave to this account. `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     getMarketfrontOrder: {
@@ -9191,26 +6807,12 @@ export interface operations {
             /** @description Get Order */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Order"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontOrderNotFound"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     getMarketfrontOrderTimeline: {
@@ -9228,26 +6830,12 @@ export interface operations {
             /** @description Get Order Timeline */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["OrderTimeline"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontOrderNotFound"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     reportMarketfrontOrders: {
@@ -9271,14 +6859,6 @@ export interface operations {
             /** @description Report Orders */
             200: {
                 headers: {
-                    Vary: components["headers"]["Vary"];
-                    "Content-Disposition": components["headers"]["Content-Disposition"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9286,14 +6866,6 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontStoreNotFound"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     listMarketfrontEvents: {
@@ -9319,43 +6891,12 @@ export interface operations {
             /** @description List Events */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["EventPage"];
                 };
             };
-            /** @description `INVALID_CURSOR`: The cursor is not one that this list gave to this account. `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            410: components["responses"]["MarketfrontCursorExpired"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     listStoreChanges: {
@@ -9377,43 +6918,12 @@ export interface operations {
             /** @description List Store Changes */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["StoreChangePage"];
                 };
             };
-            /** @description `INVALID_CURSOR`: The cursor is not one that this list gave to this account. `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            410: components["responses"]["MarketfrontCursorExpired"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     listMarketfrontWebhookEndpoints: {
@@ -9433,26 +6943,12 @@ export interface operations {
             /** @description List Webhook Endpoints */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookEndpointPage"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     createMarketfrontWebhookEndpoint: {
@@ -9471,32 +6967,12 @@ export interface operations {
             /** @description Create Webhook Endpoint */
             201: {
                 headers: {
-                    Location: components["headers"]["Location"];
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookEndpointWithSecret"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequestWithUnknownMembers"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontStoreNotFound"];
-            409: components["responses"]["MarketfrontConflict"];
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            422: components["responses"]["MarketfrontValidationFailedWithUnknownMembers"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     getMarketfrontWebhookEndpoint: {
@@ -9514,26 +6990,12 @@ export interface operations {
             /** @description Get Webhook Endpoint */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookEndpoint"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontNotFound"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     updateMarketfrontWebhookEndpoint: {
@@ -9555,47 +7017,12 @@ export interface operations {
             /** @description Update Webhook Endpoint */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookEndpoint"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequestWithUnknownMembers"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            /** @description `NOT_FOUND`: There is nothing at this path. `STORE_NOT_FOUND`: No such store in this account. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            409: components["responses"]["MarketfrontConflict"];
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            422: components["responses"]["MarketfrontValidationFailedWithUnknownMembers"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     deleteMarketfrontWebhookEndpoint: {
@@ -9613,25 +7040,10 @@ export interface operations {
             /** @description Delete Webhook Endpoint */
             204: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontNotFound"];
-            409: components["responses"]["MarketfrontConflict"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     testMarketfrontWebhookEndpoint: {
@@ -9649,27 +7061,12 @@ export interface operations {
             /** @description Test Webhook Endpoint */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookDeliveryDetail"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontNotFound"];
-            409: components["responses"]["MarketfrontConflict"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     rotateMarketfrontWebhookEndpointSecret: {
@@ -9691,31 +7088,12 @@ export interface operations {
             /** @description Rotate Endpoint Secret */
             200: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookEndpointWithSecret"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequestWithUnknownMembers"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontNotFound"];
-            409: components["responses"]["MarketfrontConflict"];
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            422: components["responses"]["MarketfrontValidationFailedWithUnknownMembers"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     listMarketfrontWebhookDeliveries: {
@@ -9745,26 +7123,12 @@ export interface operations {
             /** @description List Webhook Deliveries */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookDeliveryPage"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     getMarketfrontWebhookDelivery: {
@@ -9782,26 +7146,12 @@ export interface operations {
             /** @description Get Webhook Delivery */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookDeliveryDetail"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontDeliveryNotFound"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     redeliverMarketfrontWebhooks: {
@@ -9820,46 +7170,12 @@ export interface operations {
             /** @description Redeliver Many Webhooks */
             202: {
                 headers: {
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["RedeliverAccepted"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequestWithUnknownMembers"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            /** @description `STORE_NOT_FOUND`: No such store in this account. `NOT_FOUND`: There is nothing at this path. */
-            404: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            422: components["responses"]["MarketfrontValidationFailedWithUnknownMembers"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     redeliverMarketfrontWebhook: {
@@ -9877,27 +7193,12 @@ export interface operations {
             /** @description Redeliver Webhook */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WebhookDeliveryDetail"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontDeliveryNotFound"];
-            409: components["responses"]["MarketfrontConflict"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     listMarketfrontRequests: {
@@ -9923,26 +7224,12 @@ export interface operations {
             /** @description List Refused Requests */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["RefusedRequestPage"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     listAgents: {
@@ -9962,26 +7249,12 @@ export interface operations {
             /** @description List Agents */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["AgentPage"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            422: components["responses"]["MarketfrontValidationFailed"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     createAgent: {
@@ -10000,31 +7273,12 @@ export interface operations {
             /** @description Create Agent */
             201: {
                 headers: {
-                    Location: components["headers"]["Location"];
-                    "X-Unknown-Members": components["headers"]["X-Unknown-Members"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["AgentWithKey"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequestWithUnknownMembers"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            409: components["responses"]["MarketfrontConflict"];
-            413: components["responses"]["MarketfrontPayloadTooLarge"];
-            415: components["responses"]["MarketfrontUnsupportedMediaType"];
-            422: components["responses"]["MarketfrontValidationFailedWithUnknownMembers"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     getAgent: {
@@ -10042,26 +7296,12 @@ export interface operations {
             /** @description Get Agent */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Agent"];
                 };
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontNotFound"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     revokeAgent: {
@@ -10079,24 +7319,10 @@ export interface operations {
             /** @description Revoke Agent */
             204: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            400: components["responses"]["MarketfrontInvalidRequest"];
-            401: components["responses"]["MarketfrontUnauthenticated"];
-            403: components["responses"]["MarketfrontForbidden"];
-            404: components["responses"]["MarketfrontNotFound"];
-            429: components["responses"]["MarketfrontRateLimited"];
-            500: components["responses"]["MarketfrontInternalError"];
-            503: components["responses"]["MarketfrontServiceUnavailable"];
         };
     };
     explainWebhookSignature: {
@@ -10115,25 +7341,12 @@ export interface operations {
             /** @description Explain Webhook Signature */
             200: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["SignatureExplanation"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            404: components["responses"]["DeliveryNotFound"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     createConsoleLink: {
@@ -10152,151 +7365,10 @@ export interface operations {
             /** @description Create Console Link */
             201: {
                 headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["ConsoleLink"];
-                };
-            };
-            400: components["responses"]["InvalidRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["StoreNotFound"];
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["ValidationFailed"];
-            429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    getAccessToken: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/x-www-form-urlencoded": components["schemas"]["TokenRequest"];
-            };
-        };
-        responses: {
-            /** @description Get Access Token */
-            200: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    Pragma: components["headers"]["Pragma"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TokenResponse"];
-                };
-            };
-            /** @description `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    Pragma: components["headers"]["Pragma"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TokenRefusal"];
-                };
-            };
-            /** @description `UNAUTHENTICATED`: No valid credentials were sent. */
-            401: {
-                headers: {
-                    "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    Pragma: components["headers"]["Pragma"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TokenRefusal"];
-                };
-            };
-            /** @description `PAYLOAD_TOO_LARGE`: The body is larger than this operation accepts. */
-            413: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    Pragma: components["headers"]["Pragma"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TokenRefusal"];
-                };
-            };
-            /** @description `UNSUPPORTED_MEDIA_TYPE`: The body's media type or coding is not supported. */
-            415: {
-                headers: {
-                    "Accept-Encoding": components["headers"]["Accept-Encoding"];
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    Pragma: components["headers"]["Pragma"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TokenRefusal"];
-                };
-            };
-            /** @description `VALIDATION_FAILED`: A value has the right type but is not allowed. */
-            422: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    Pragma: components["headers"]["Pragma"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TokenRefusal"];
-                };
-            };
-            /** @description `RATE_LIMITED`: Too many requests. */
-            429: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    Pragma: components["headers"]["Pragma"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TokenRefusal"];
-                };
-            };
-            /** @description `INTERNAL_ERROR`: Something went wrong on our side. */
-            500: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    Pragma: components["headers"]["Pragma"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TokenRefusal"];
-                };
-            };
-            /** @description `SERVICE_UNAVAILABLE`: The service is temporarily unavailable. */
-            503: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    Pragma: components["headers"]["Pragma"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TokenRefusal"];
                 };
             };
         };
@@ -10324,13 +7396,6 @@ export interface operations {
             /** @description Send MCP Message */
             200: {
                 headers: {
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10340,493 +7405,10 @@ export interface operations {
             /** @description Accepted. */
             202: {
                 headers: {
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description `INVALID_REQUEST`: The request is not JSON, or a member is missing or has the wrong JSON type. */
-            400: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                    "application/json": components["schemas"]["McpAnswer"];
-                };
-            };
-            /** @description `UNAUTHENTICATED`: No valid credentials were sent. */
-            401: {
-                headers: {
-                    "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            /** @description `FORBIDDEN`: These credentials are not for this operation. */
-            403: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            /** @description The same answer. */
-            404: {
-                headers: {
-                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
-                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
-                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    Vary: components["headers"]["Vary"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["McpAnswer"];
-                };
-            };
-            /** @description `PAYLOAD_TOO_LARGE`: The body is larger than this operation accepts. */
-            413: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            /** @description `UNSUPPORTED_MEDIA_TYPE`: The body's media type or coding is not supported. */
-            415: {
-                headers: {
-                    "Accept-Encoding": components["headers"]["Accept-Encoding"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            /** @description `VALIDATION_FAILED`: A value has the right type but is not allowed. */
-            422: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            /** @description `RATE_LIMITED`: Too many requests. */
-            429: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            /** @description `INTERNAL_ERROR`: Something went wrong on our side. */
-            500: {
-                headers: {
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-            /** @description `SERVICE_UNAVAILABLE`: The service is temporarily unavailable. */
-            503: {
-                headers: {
-                    "Retry-After": components["headers"]["Retry-After"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
-                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetail"];
-                    "text/markdown": string;
-                };
-            };
-        };
-    };
-    getProtectedResource: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Access to the agents' door */
-            200: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Content-Type-Options": components["headers"]["X-Content-Type-Options"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProtectedResource"];
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    getAuthorizationServer: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Authorization server */
-            200: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Content-Type-Options": components["headers"]["X-Content-Type-Options"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AuthorizationServer"];
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    getAgentsPage: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description For AI agents */
-            200: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Content-Type-Options": components["headers"]["X-Content-Type-Options"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/markdown": string;
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    getOpenapi: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OpenAPI document */
-            200: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "Content-Encoding": components["headers"]["Content-Encoding"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    getLlms: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description For language models */
-            200: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Content-Type-Options": components["headers"]["X-Content-Type-Options"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/plain": string;
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    healthz: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Liveness */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Health"];
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    readyz: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Readiness */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Health"];
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    metrics: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Prometheus metrics */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/plain": string;
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            401: components["responses"]["PublicUnauthenticated"];
-            403: components["responses"]["PublicForbidden"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    docs: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description API reference */
-            200: {
-                headers: {
-                    "X-Content-Type-Options": components["headers"]["X-Content-Type-Options"];
-                    "Content-Security-Policy": components["headers"]["Content-Security-Policy"];
-                    "Referrer-Policy": components["headers"]["Referrer-Policy"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/html": string;
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    docsAsset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The file's name, as the page names it. */
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Asset of the API reference */
-            200: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Content-Type-Options": components["headers"]["X-Content-Type-Options"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/*": string;
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            404: components["responses"]["PublicNotFound"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    errorPage: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The code, as a problem's `errorCode` has it, in any letter case. */
-                errorCode: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description About an error code */
-            200: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    Vary: components["headers"]["Vary"];
-                    "X-Content-Type-Options": components["headers"]["X-Content-Type-Options"];
-                    "Content-Security-Policy": components["headers"]["Content-Security-Policy"];
-                    "Referrer-Policy": components["headers"]["Referrer-Policy"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/html": string;
-                    "text/markdown": string;
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            404: components["responses"]["PublicNotFound"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
-        };
-    };
-    getCatalogSetSchema: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description JSON Schema of a catalog document */
-            200: {
-                headers: {
-                    "Cache-Control": components["headers"]["Cache-Control"];
-                    "X-Content-Type-Options": components["headers"]["X-Content-Type-Options"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/schema+json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-            400: components["responses"]["PublicInvalidRequest"];
-            500: components["responses"]["PublicInternalError"];
-            503: components["responses"]["PublicServiceUnavailable"];
         };
     };
     catalogSyncWebhook: {

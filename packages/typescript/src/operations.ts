@@ -2,26 +2,11 @@
 
 import type { operations, paths, webhooks } from "./api.js";
 
-type Public =
-  | "docs"
-  | "docsAsset"
-  | "errorPage"
-  | "getAccessToken"
-  | "getAgentsPage"
-  | "getAuthorizationServer"
-  | "getCatalogSetSchema"
-  | "getLlms"
-  | "getOpenapi"
-  | "getProtectedResource"
-  | "healthz"
-  | "metrics"
-  | "readyz";
-
 /** The agents' door, which clients of the Model Context Protocol call. */
 type Door = "sendMcpMessage";
 
 /** The id of an operation that takes a partner's key. */
-export type OperationId = Exclude<keyof operations, `${keyof webhooks}Webhook` | Public | Door>;
+export type OperationId = Exclude<keyof operations, `${keyof webhooks}Webhook` | Door>;
 
 type Verb = "delete" | "get" | "post" | "put";
 type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : false) : false;
