@@ -11,9 +11,9 @@ To add a tool, in the module of its neighbours or in one of its own that `regist
     async def price_cart(call: ToolCall[PriceCart]) -> PricedLines:
         '''What it does, for an agent: the description.'''
 
-- `PriceCart` and `PricedLines` are `Wire` types. Their schemas are made from them: every description and bound of an
-  argument is read by each agent, so few words. Members that aren't there are `X | None = None` in arguments, and
-  `X | UnsetType = UNSET` in results.
+- `PriceCart` and `PricedLines` are `Wire` types, the first with `forbid_unknown_fields=True`. Their schemas are made of
+  them: every description and bound of an argument is read by each agent, so few words. Members that aren't there are
+  `X | None = None` in arguments, and `X | UnsetType = UNSET` in results.
 - `calls` are operations of the API (`operation_of(carts, "addCartItem")`). The tool is counted as the first of them.
   `await call.perform(operation, body, returns=Type, ids=…, key=…)` carries one out as a request does: decoded, counted,
   refused. A service of `call.app` may be called with `call.caller` if no operation answers what a tool needs.

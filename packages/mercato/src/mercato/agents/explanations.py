@@ -18,7 +18,7 @@ tools: Final = Tools(Surface.MARKETFRONT)
 _PAGE: Final = operation_of(system, "errorPage")
 
 
-class ExplainError(Wire):
+class ExplainError(Wire, forbid_unknown_fields=True):
     """The arguments of explain_error."""
 
     error_code: Annotated[str, Meta(max_length=64, description="As a problem or a fault has it")]

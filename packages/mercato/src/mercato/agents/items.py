@@ -29,7 +29,7 @@ MAX_PATH: Final = 16
 MAX_CANDIDATES: Final = 20
 
 
-class GetItem(Wire):
+class GetItem(Wire, forbid_unknown_fields=True):
     """The arguments of get_item."""
 
     store_id: UUID

@@ -47,7 +47,7 @@ class Choices(StrEnum):
     REQUIRED = "required"
 
 
-class GetMenu(Wire):
+class GetMenu(Wire, forbid_unknown_fields=True):
     """The arguments of get_menu."""
 
     store_id: UUID

@@ -44,7 +44,7 @@ UPDATES: Final = Hints(read_only=False, destructive=True, idempotent=True, open_
 OrderId = Annotated[UUID, Meta(description="Of list_orders")]
 
 
-class ListOrders(Wire, kw_only=True):
+class ListOrders(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of list_orders."""
 
     store_id: UUID | None = None
@@ -85,7 +85,7 @@ async def list_orders(call: ToolCall[ListOrders]) -> ListedOrders:
     return ListedOrders(orders=orders, next_cursor=cursor)
 
 
-class GetOrder(Wire):
+class GetOrder(Wire, forbid_unknown_fields=True):
     """The arguments of get_order."""
 
     order_id: OrderId
@@ -143,7 +143,7 @@ def _address(order: Order) -> str:
     )
 
 
-class UpdateOrder(Wire, kw_only=True):
+class UpdateOrder(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of update_order."""
 
     order_id: OrderId

@@ -111,7 +111,7 @@ def line_of_store(store: StoreSummary) -> str:
     return "; ".join(part for part in parts if part)
 
 
-class ListStores(Wire, kw_only=True):
+class ListStores(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of list_stores."""
 
     status: StoreStatusValue | None = None
@@ -157,7 +157,7 @@ async def list_stores(call: ToolCall[ListStores]) -> ListedStores:
 # --- one store ------------------------------------------------------------------------------------
 
 
-class GetStore(Wire):
+class GetStore(Wire, forbid_unknown_fields=True):
     """The arguments of get_store."""
 
     store_id: StoreId
@@ -250,7 +250,7 @@ def _name(catalog: CompiledCatalog, item_id: UUID) -> str:
 # --- changes --------------------------------------------------------------------------------------
 
 
-class SetStoreStatus(Wire, kw_only=True):
+class SetStoreStatus(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of set_store_status."""
 
     store_id: StoreId
@@ -309,7 +309,7 @@ class ItemChange(Wire, kw_only=True):
     ) = None
 
 
-class SetItemAvailability(Wire, kw_only=True):
+class SetItemAvailability(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of set_item_availability."""
 
     store_id: StoreId

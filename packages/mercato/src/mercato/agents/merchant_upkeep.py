@@ -111,7 +111,7 @@ def _problem(fault: CatalogFault) -> Problem:
     return Problem(code=fault.code, message=described(fault.message), path=described(fault.path))
 
 
-class GetCatalogProblems(Wire, kw_only=True):
+class GetCatalogProblems(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of get_catalog_problems: one of the two."""
 
     store_id: StoreId | None = None
@@ -162,7 +162,7 @@ async def get_catalog_problems(call: ToolCall[GetCatalogProblems]) -> CatalogPro
     return _problems(found.status if asked.store_id is None else NO_RUN, found.errors, found.warnings)
 
 
-class CheckCatalog(Wire, kw_only=True):
+class CheckCatalog(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of check_catalog: one of callbackUrl and document."""
 
     callback_url: Annotated[str, Meta(max_length=2048, description="Where the document is")] | None = None
@@ -195,7 +195,7 @@ async def check_catalog(call: ToolCall[CheckCatalog]) -> CatalogProblems:
 # --- webhooks -------------------------------------------------------------------------------------
 
 
-class ListFailedWebhooks(Wire, kw_only=True):
+class ListFailedWebhooks(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of list_failed_webhooks."""
 
     store_id: UUID | None = None
@@ -270,7 +270,7 @@ def _webhook(delivery: WebhookDelivery) -> FailedWebhook:
     )
 
 
-class RedeliverWebhook(Wire):
+class RedeliverWebhook(Wire, forbid_unknown_fields=True):
     """The arguments of redeliver_webhook."""
 
     delivery_id: Annotated[UUID, Meta(description="Of list_failed_webhooks")]

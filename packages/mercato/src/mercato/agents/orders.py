@@ -107,7 +107,7 @@ def render_answer(answer: OrderAnswer) -> str:
 
 
 @redacted("payment")
-class PlaceOrder(Wire, kw_only=True):
+class PlaceOrder(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of place_order."""
 
     quote_id: QuoteId
@@ -205,7 +205,7 @@ async def _placed(app: Services, order: Order, *, quote_id: UUID) -> OrderAnswer
 # --- reading --------------------------------------------------------------------------------------
 
 
-class GetOrder(Wire, kw_only=True):
+class GetOrder(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of get_order: one of the two."""
 
     order_id: OrderId | None = None
@@ -280,7 +280,7 @@ def _unplaced(found: FoundQuote, *, is_over: bool) -> OrderAnswer:
     )
 
 
-class ListOrders(Wire, kw_only=True):
+class ListOrders(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of list_orders."""
 
     state: OrderState | None = None
@@ -324,7 +324,7 @@ async def list_orders(call: ToolCall[ListOrders]) -> ListedOrders:
 # --- cancelling -----------------------------------------------------------------------------------
 
 
-class CancelOrder(Wire, kw_only=True):
+class CancelOrder(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of cancel_order."""
 
     order_id: OrderId

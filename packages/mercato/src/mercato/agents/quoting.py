@@ -34,7 +34,7 @@ LEAST_ROOM: Final = 1_200
 """Bytes that the parts of the amounts have at least."""
 
 
-class Place(Wire):
+class Place(Wire, forbid_unknown_fields=True):
     """Where a delivery goes."""
 
     address1: str
@@ -44,7 +44,7 @@ class Place(Wire):
     state: str | None = None
 
 
-class Handover(Wire, kw_only=True):
+class Handover(Wire, kw_only=True, forbid_unknown_fields=True):
     """How an order gets to its customer."""
 
     mode: FulfillmentMode
@@ -54,7 +54,7 @@ class Handover(Wire, kw_only=True):
     schedule_type: ScheduleType | None = None
 
 
-class Recipient(Wire):
+class Recipient(Wire, forbid_unknown_fields=True):
     """The person who orders."""
 
     email: str
@@ -64,7 +64,7 @@ class Recipient(Wire):
     partner_user_id: str | None = None
 
 
-class QuoteOrder(Wire, kw_only=True):
+class QuoteOrder(Wire, kw_only=True, forbid_unknown_fields=True):
     """The arguments of quote_order. What has no bound here is bounded as Validate order bounds it."""
 
     store_id: UUID

@@ -26,14 +26,14 @@ MAX_CATEGORIES: Final = 5
 _DISCOVER: Final = operation_of(discovery, "discoverStores")
 
 
-class Near(Wire):
+class Near(Wire, forbid_unknown_fields=True):
     """A place in degrees."""
 
     latitude: Latitude
     longitude: Longitude
 
 
-class FindStores(Wire):
+class FindStores(Wire, forbid_unknown_fields=True):
     """The arguments of find_stores."""
 
     query: (

@@ -237,7 +237,8 @@ class Tools:
         - `calls`: the operations of the API that it carries out. It is counted as the first of them.
         - `render`: writes the result as text, for a model: compact, and not JSON.
 
-        The handler is `async def name(call: ToolCall[Arguments]) -> Result`, with two Wire types.
+        The handler is `async def name(call: ToolCall[Arguments]) -> Result`, with two Wire types. That of the arguments
+        has `forbid_unknown_fields`: one decode then says that there is nothing unknown in them.
         """
 
         def add(handler: H) -> H:
@@ -245,6 +246,7 @@ class Tools:
             result = annotations.pop("return")
             (call,) = annotations.values()
             (takes,) = get_args(call)
+            assert takes.__struct_config__.forbid_unknown_fields, takes
             returns = next(kind for kind in get_args(result) or (result,) if kind is not Elicitation)
             self._all.append(
                 Tool(
