@@ -367,8 +367,10 @@ async def test_a_refused_call_of_a_tool_is_named_as_the_tool_everywhere(house: T
     assert (malformed.status, unknown.status) == (200, 400)
     assert [after - one for after, one in zip(counted(), before, strict=True)] == [1, 1, 1]
     entries = await listed(house.front, MARKETFRONT, house.mercato)
-    assert [(entry["operation"], entry["status"], entry["errorCode"]) for entry in entries] == [
+    # In any order: those of one millisecond have none.
+    assert {(entry["operation"], entry["status"], entry["errorCode"]) for entry in entries} == {
         ("sendMcpMessage", 400, "INVALID_REQUEST"),
         ("mcp.place_order", 200, "INVALID_REQUEST"),
         ("mcp.get_order", 200, refused["errorCode"]),
-    ]
+    }
+    assert len(entries) == 3
