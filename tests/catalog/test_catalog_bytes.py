@@ -10,6 +10,8 @@ from backports import zstd
 from tests.calibration import cpu_within
 from tests.catalog.documents import built, cafe, fault, faults, served, warnings
 
+from mercato_tools.imports.spreadsheets.template import xlsx_template
+
 
 @pytest.mark.parametrize("document", [b"", b" \n\t ", b"\xef\xbb\xbf"])
 def test_an_empty_document_is_reported_as_empty(document: bytes):
@@ -76,18 +78,23 @@ def test_bytes_that_are_not_utf_8_are_named_with_line_and_column(document: bytes
 PLAIN = b'{"items": {}}'
 
 
-def _spreadsheet() -> bytes:
+def _archive(**parts: str) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr("xl/workbook.xml", "<workbook/>")
+        for name, content in parts.items():
+            archive.writestr(name, content)
     return file.getvalue()
 
+
+EXCEL = _archive(**{"[Content_Types].xml": "<Types/>", "xl/workbook.xml": "<workbook/>"})
+OPEN_DOCUMENT = _archive(mimetype="application/vnd.oasis.opendocument.spreadsheet")
 
 FOREIGN = {
     "gzip": (gzip.compress(PLAIN), "gzip", "Send it with Content-Encoding: gzip, or decompress it."),
     "zstd": (zstd.compress(PLAIN), "zstd", "Send it with Content-Encoding: zstd, or decompress it."),
-    "xlsx": (_spreadsheet(), "a spreadsheet (XLSX)", "Convert it: mercato catalog import csv reads it."),
+    "xlsx": (EXCEL, "a spreadsheet", "Convert it: mercato catalog import csv reads it."),
+    "template": (xlsx_template(), "a spreadsheet", "Convert it: mercato catalog import csv reads it."),
+    "ods": (OPEN_DOCUMENT, "a spreadsheet", "Convert it: mercato catalog import csv reads it."),
     "zip": (b"PK\x03\x04\x14\0menu.json", "a ZIP archive", "Send the file that is in it."),
     "pdf": (b"%PDF-1.7\n%", "a PDF", "Send JSON."),
     "utf-16": (PLAIN.decode().encode("utf-16"), "UTF-16", "Save or send it as UTF-8."),

@@ -103,3 +103,27 @@ def test_what_cannot_be_read_ends_with_2(arguments: list[str], capsys: pytest.Ca
     Path("m.csv").write_bytes(csv_of(priced(1)))
     assert cli.run(["catalog", "import", "csv", *arguments]) == 2
     assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["m.xlsx", "m.XLSX", "m.xlsm", "m.ods"])
+def test_a_file_that_only_has_the_name_of_a_workbook_is_told_apart(
+    name: str, capsys: pytest.CaptureFixture[str]
+):
+    Path(name).write_bytes(csv_of(priced(1)))
+    assert cli.run(["catalog", "import", "csv", name]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "but the file isn't such a workbook. Save it again as .xlsx or .ods; if it is text, name it .csv."
+        in said
+    )
+
+
+def test_an_import_without_a_format_names_the_formats_and_the_command_for_spreadsheets(
+    capsys: pytest.CaptureFixture[str],
+):
+    Path("m.csv").write_bytes(csv_of(priced(1)))
+    for arguments in (["m.csv"], ["--from", "toast", "m.csv"]):
+        assert cli.run(["catalog", "import", *arguments]) == 2
+        assert "mercato catalog import csv FILE reads a spreadsheet." in " ".join(
+            capsys.readouterr().err.split()
+        )

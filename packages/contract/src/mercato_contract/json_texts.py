@@ -126,7 +126,7 @@ class Foreign(Enum):
 
     GZIP = "gzip", "Send it with Content-Encoding: gzip, or decompress it."
     ZSTD = "zstd", "Send it with Content-Encoding: zstd, or decompress it."
-    SPREADSHEET = "a spreadsheet (XLSX)", "Convert it: mercato catalog import csv reads it."
+    SPREADSHEET = "a spreadsheet", "Convert it: mercato catalog import csv reads it."
     ZIP = "a ZIP archive", "Send the file that is in it."
     PDF = "a PDF", "Send JSON."
     UTF_32 = "UTF-32", "Save or send it as UTF-8."
@@ -148,7 +148,8 @@ _BEGINNINGS: Final = (
     (codecs.BOM_UTF16_LE, Foreign.UTF_16),
     (codecs.BOM_UTF16_BE, Foreign.UTF_16),
 )
-_SHEETS: Final = (b"[Content_Types].xml", b"xl/")
+_SHEETS: Final = (b"[Content_Types].xml", b"docProps/", b"xl/", b"vnd.oasis.opendocument.spreadsheet")
+"""How the first part of a workbook is named by Excel and openpyxl, and what that of an ODS file contains."""
 _ZEROS: Final = {
     b"\1\0\1\0": Foreign.UTF_16,
     b"\0\1\0\1": Foreign.UTF_16,

@@ -27,6 +27,8 @@ SHOWN: Final = 3
 
 MAX_FAULTS: Final = 10
 
+_SPREADSHEET: Final = "mercato catalog import csv FILE reads a spreadsheet."
+
 
 class Format(StrEnum):
     """Formats that can be read."""
@@ -52,7 +54,7 @@ def import_(
     file: Source,
     /,
     *,
-    from_: Annotated[Format, Parameter(name="--from")],
+    from_: Annotated[Format | None, Parameter(name="--from")] = None,
     output: Annotated[str | None, Parameter(name=["-o", "--output"])] = None,
     report: str | None = None,
     currency: str | None = None,
@@ -63,13 +65,18 @@ def import_(
     Exit code 0: converted, even with losses; 1: the result isn't valid; 2: the menu can't be read.
 
     Args:
-        from_: The menu's format.
+        from_: The menu's format. It has to be named, except of a spreadsheet: mercato catalog import csv.
         output: Where to write the CatalogSet (standard output).
         report: Where to write the losses as JSON (standard error, as text).
         currency: The currency of the prices, such as EUR.
         language: The language of the texts, such as en or fr_CA.
 
     """
+    if from_ is None:
+        raise UnusableError(
+            f"The format isn't named. {_SPREADSHEET} For a menu of another format add --from and one of "
+            f"{', '.join(Format)}."
+        )
     bounds = settings()
     options = ImportOptions(
         currency=None if currency is None else currency.upper(),
@@ -112,7 +119,8 @@ def _convert(document: bytes, form: Format, options: ImportOptions) -> Imported:
         if len(problem.errors) > MAX_FAULTS:
             lines.append(f"  and {len(problem.errors) - MAX_FAULTS} more.")
         lines += wrap(
-            "Name the menu's own format with --from. A CatalogSet needs no import: mercato catalog lint checks it."
+            f"Name the menu's own format with --from. {_SPREADSHEET} A CatalogSet needs no import: mercato "
+            "catalog lint checks it."
         )
         raise UnusableError("\n".join(lines)) from None
 

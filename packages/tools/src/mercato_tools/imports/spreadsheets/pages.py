@@ -28,6 +28,9 @@ MAX_FILE: Final = 32 * 1024 * 1024
 CLOSE: Final = 0.7
 """How alike a name and a known one are for "did you mean", by difflib's ratio."""
 
+_WORKBOOKS: Final = frozenset(("xlsx", "xlsm", "ods"))
+_PDF: Final = b"%PDF"
+
 _UNREAD_COLUMN: Final = "The column isn't one of a menu's, so it isn't read."
 _UNREAD_ROWS: Final = "The rows above the headings aren't read."
 _UNREAD_SHEET: Final = "The sheet isn't one of a menu's, so it isn't read."
@@ -116,8 +119,16 @@ class Pages:
 
     def _open(self, file: SheetFile, form: Form) -> Sequence[Sheet] | None:
         name = re.split(r"[/\\]", file.name)[-1]
+        stem, _, ending = name.rpartition(".")
+        if ending.lower() in _WORKBOOKS and not file.content.startswith((ZIP, OLD, _PDF)):
+            message = (
+                f"The name ends with .{ending}, but the file isn't such a workbook. Save it again as .xlsx or "
+                ".ods; if it is text, name it .csv."
+            )
+            self._faults.add(name, message)
+            return None
         try:
-            return self._sheets(file.content, name.rpartition(".")[0] or name, form)
+            return self._sheets(file.content, stem or name, form)
         except UnreadableError as error:
             self._faults.add(name, error.message, row=error.row)
             return None
@@ -131,7 +142,7 @@ class Pages:
             raise UnreadableError(
                 "The file is of an old Excel (.xls), or has a password. Save it as .xlsx without a password."
             )
-        if content.startswith(b"%PDF"):
+        if content.startswith(_PDF):
             raise UnreadableError("The file is a PDF. Save the spreadsheet as .xlsx, .ods or CSV UTF-8.")
         return [
             read_rows(

@@ -46,7 +46,7 @@ FLAGS: Final = dict.fromkeys(_TRUE.split(), True) | dict.fromkeys(_FALSE.split()
 """What people and spreadsheet programs write for yes and no in several languages."""
 
 _COUNTS: Final = ("minimum", "maximum", "free")
-_UNTOLD_CURRENCY: Final = "The file names no currency, so {} is used. Set another if that is wrong."
+_NO_CURRENCY: Final = "The file names no currency, so {} is used. Set another if that is wrong."
 
 
 class SheetOptions(Struct, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ class _Reader:
             return named.pop()
         default = self._options.default_currency
         if not named:
-            self.losses.approximated("", _UNTOLD_CURRENCY.format(default))
+            self.losses.approximated("", _NO_CURRENCY.format(default))
         # Prices in another one are faults.
         return default
 

@@ -10,9 +10,6 @@ from typing import Final
 from mercato_catalog.validation.findings import quote
 from mercato_tools.imports.spreadsheets.cells import MAX_COLUMNS, MAX_ROWS, Cell, Sheet, UnreadableError, cut
 
-MAX_CELL: Final = 131_072
-"""Characters of a cell. It is the csv module's own limit; a missing quotation mark reaches it."""
-
 HEAD: Final = 20
 """Rows that are looked at to tell the delimiter: titles may stand above the headings."""
 
