@@ -253,7 +253,7 @@ async def test_a_person_decides_what_a_storefront_asks_for(
 # --- races ----------------------------------------------------------------------------------------------
 
 
-async def test_whoever_comes_second_reads_what_happened_on_the_board(manual: Trade, tablet: Browser):
+async def test_the_second_to_decide_reads_what_happened_on_the_board(manual: Trade, tablet: Browser):
     for button, act, words in (
         ("20 min", {"state": "cancelled", "cancelReason": "Fire"}, "Refused just now by"),
         ("Refuse", {"status": "confirmed"}, "Confirmed just now by"),
@@ -480,7 +480,7 @@ async def test_without_javascript_the_board_reloads_itself(manual: Trade, tablet
 # --- the ticket -----------------------------------------------------------------------------------------
 
 
-async def test_the_ticket_has_the_order_for_whoever_makes_and_brings_it(manual: Trade, tablet: Browser):
+async def test_the_ticket_has_the_order_for_those_who_make_and_bring_it(manual: Trade, tablet: Browser):
     order = await manual.placed(manual.order(note="Ring twice", fulfillment=DELIVERY))
     page = await tablet.press(await tablet.open(BOARD), "Print")
     assert page.heading == number_of(order)

@@ -260,5 +260,5 @@ async def test_hours_of_several_catalogs_are_left_to_who_publishes_them(
     _, browser, path = await opened(mercato, shop, catalog=document)
     page = await browser.open(f"{path}/hours")
     assert "Save" not in page.buttons
-    assert "whoever publishes its catalogs sets their hours" in page.text
+    assert "its hours are set in the catalogs that are published for it" in page.text
     assert "Save" not in (await browser.post(f"{path}/hours", MONDAYS)).buttons

@@ -11,7 +11,6 @@ from tests.service import Client
 
 from mercato.features.orders.idempotency import OrderOutcome, PlacedOrder
 from mercato.features.partners.model import Caller
-from mercato.features.quotes.approvals import PageRequest
 from mercato.features.quotes.model import ApprovalRequest, FoundQuote, NewQuote, QuotePlacement
 from mercato.platform.problem_details import Origin, ProblemFormat
 from mercato.platform.telemetry.tracing import new_trace
@@ -22,10 +21,6 @@ _order = msgspec.json.Decoder(OrderCore).decode
 
 def origin() -> Origin:
     return Origin("http://127.0.0.1", "test", "0" * 32, ProblemFormat.JSON)
-
-
-def page_request() -> PageRequest:
-    return PageRequest(request_id="test", trace_id="0" * 32, trace=new_trace(), make_origin=origin)
 
 
 @dataclass

@@ -77,11 +77,6 @@ _SHAPES: Final = {
         '<path d="m16 17 5-5-5-5"/><path d="M21 12H9"/><path d="M9 21H5a2 2 0 0 1-2-2V5a2 2 0 0 1 2-2h4"/>'
     ),
     "menu": ('<path d="M4 5h16"/><path d="M4 12h16"/><path d="M4 19h16"/>'),
-    "printer": (
-        '<path d="M6 18H4a2 2 0 0 1-2-2v-5a2 2 0 0 1 2-2h16a2 2 0 0 1 2 2v5a2 2 0 0 1-2 2h-2"/>'
-        '<path d="M6 9V3a1 1 0 0 1 1-1h10a1 1 0 0 1 1 1v6"/>'
-        '<rect x="6" y="14" width="12" height="8" rx="1"/>'
-    ),
     "receipt-text": (
         '<path d="M13 16H8"/>'
         '<path d="M14 8H8"/>'
@@ -105,17 +100,6 @@ _SHAPES: Final = {
         '4.5-1.2 6.24-2.72a1.17 1.17 0 0 1 1.52 0C14.51 3.81 17 5 19 5a1 1 0 0 1 1 1z"/>'
         '<path d="M12 8v4"/>'
         '<path d="M12 16h.01"/>'
-    ),
-    "sliders-horizontal": (
-        '<path d="M10 5H3"/>'
-        '<path d="M12 19H3"/>'
-        '<path d="M14 3v4"/>'
-        '<path d="M16 17v4"/>'
-        '<path d="M21 12h-9"/>'
-        '<path d="M21 19h-5"/>'
-        '<path d="M21 5h-7"/>'
-        '<path d="M8 10v4"/>'
-        '<path d="M8 12H3"/>'
     ),
     "store": (
         '<path d="M15 21v-5a1 1 0 0 0-1-1h-4a1 1 0 0 0-1 1v5"/>'

@@ -127,7 +127,7 @@ class Orders(Struct, frozen=True):
     ) -> OrderStatusResponse:
         """Update the merchant's order. The same update again changes nothing.
 
-        With `seen` it is the decision of a person who saw the open order with this status: whoever is first decides.
+        With `seen` it is the decision of a person who saw the open order with this status: the first decision counts.
         Raises OrderNotFound, ValidationFailed, OrderClosed, InvalidStatusTransition, Conflict.
         """
         [outcome] = await self.update_many(caller, [(order_id, request)], seen=seen)

@@ -1,7 +1,7 @@
 """What people have typed of a store that they register in the console, until it is live.
 
 It is kept as it was typed, with what is wrong with it, so that nobody types anything twice: the form is left and taken
-up again, by whoever manages the partner's stores. The onboarding that is made of it deletes it when it is activated.
+up again, by any manager of the partner. The onboarding that is made of it deletes it when it is activated.
 """
 
 from collections.abc import Mapping, Sequence

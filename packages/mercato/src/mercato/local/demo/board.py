@@ -1,4 +1,4 @@
-"""What is left for a person: two orders on the board, for whoever keeps the demo running."""
+"""What is left for a person: two orders on the board, if the demo is kept running."""
 
 from typing import Final
 from uuid import uuid4
