@@ -359,6 +359,24 @@ async def test_another_partners_board_order_and_ticket_do_not_exist(mercato: Ser
     assert (await read(manual, order))["status"] == "pending"
 
 
+@pytest.mark.parametrize("sends", [{}, {"HX-Request": "true"}])
+async def test_an_act_on_a_board_that_does_not_exist_does_nothing(
+    mercato: Service, manual: Trade, tablet: Browser, sends: dict[str, str]
+):
+    _, stranger = await mercato.partner(PartnerKind.COMMERCE)
+    theirs = await mercato.live(stranger, manual.shop.host(cafe(), "/theirs.json"))
+    order = await manual.placed()
+    own = {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
+    for store_id in (str(uuid4()), theirs["storeId"]):
+        for act, fields in (("accept", {"minutes": "10"}), ("refuse", {}), ("ready", {}), ("hand-over", {})):
+            path = f"{BOARD}/{order['orderId']}/{act}"
+            assert (await tablet.post(path, fields | {"storeId": store_id}, **own, **sends)).status == 404, (
+                act
+            )
+    now = await read(manual, order)
+    assert (now["state"], now["status"]) == ("open", "pending")
+
+
 async def test_a_session_of_one_store_has_that_stores_board_alone(
     mercato: Service, manual: Trade, shop: MerchantServer
 ):

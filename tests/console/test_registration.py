@@ -13,10 +13,12 @@ from tests.spreadsheets.sheets import HEAD, xlsx_of
 from tests.waiting import PATIENCE
 
 from mercato.console.hours_form import WEEK, field_of
+from mercato.console.screen import Visit
+from mercato.console.screens import registration as screen
 from mercato.features import offboarding
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in.roles import Role
-from mercato.features.stores.registrations import MAX_REGISTRATIONS
+from mercato.features.stores.registrations import MAX_REGISTRATIONS, Registration
 from mercato.features.stores.tables import registrations
 
 STORE = {
@@ -402,3 +404,52 @@ async def test_a_deleted_partner_leaves_no_registration(mercato: Service):
     (account,) = await owners_of(mercato, page.url.partition("?")[0])
     await offboarding.delete(mercato.app.db, account, now=mercato.app.clock)
     assert await owners_of(mercato, page.url.partition("?")[0]) == []
+
+
+@pytest.mark.parametrize("step", ["live", "menu", "nope", "", "\x00", "store "])
+async def test_a_form_that_is_no_step_is_refused_and_changes_nothing(mercato: Service, step: str):
+    _, browser, page = await begun(mercato)
+    path = page.url.partition("?")[0]
+    for action in (path, "/console/stores/register"):
+        refused = await browser.post(action, {"step": step, "name": "Other"})
+        assert (refused.status, "Open it again from the page Stores." in refused.text) == (422, True), action
+    for shown in ("store", "menu", "live"):
+        assert (await browser.open(f"{path}?step={shown}")).status == 200
+    page = await browser.open(f"{path}?step=store")
+    assert page.field("Name").attributes["value"] == STORE["name"]
+    assert len((await browser.open("/console/stores")).rows("Not live yet")) == 1
+
+
+async def test_activate_pressed_twice_at_once_leads_to_the_store_both_times(mercato: Service):
+    _, browser, page = await filled(mercato)
+    page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
+    pressed = await asyncio.gather(*(browser.press(page, "Activate") for _ in range(2)))
+    assert [(one.status, one.heading) for one in pressed] == [(200, "Trattoria Ada")] * 2
+
+
+@pytest.mark.parametrize("change", ["save", "menu", "delete"])
+async def test_a_registration_that_another_window_registers_meanwhile_is_not_changed(
+    mercato: Service, monkeypatch: pytest.MonkeyPatch, change: str
+):
+    client, browser, page = await filled(mercato)
+    path = page.url.partition("?")[0]
+    menu_page = await browser.open(f"{path}?step=menu")
+    withdraw = screen._withdraw
+
+    async def register_meanwhile(visit: Visit, kept: Registration) -> Registration:
+        withdrawn = await withdraw(visit, kept)
+        monkeypatch.setattr(screen, "_withdraw", withdraw)
+        assert (await browser.post(f"{path}/submit")).status == 200
+        return withdrawn
+
+    monkeypatch.setattr(screen, "_withdraw", register_meanwhile)
+    if change == "save":
+        refused = await browser.post(path, STORE | {"step": "store", "name": "Other"})
+    elif change == "menu":
+        refused = await browser.press(menu_page, "Upload", menu=("menu.xlsx", xlsx_of({"menu": MENU})))
+    else:
+        refused = await browser.post(f"{path}/delete")
+    assert (refused.status, "Go back, and send it again." in refused.text) == (409, True)
+    assert len((await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"]) == 1
+    page = await until(browser, await browser.open(f"{path}?step=live"), "The store can go live.")
+    assert (await browser.press(page, "Activate")).heading == "Trattoria Ada"

@@ -238,6 +238,9 @@ _CHECKS: Final[Mapping[str, Callable[[Draft, Texts], Faults]]] = {
     "charges": _check_charges,
 }
 
+TYPED: Final = frozenset(_CHECKS)
+"""The steps that have fields. Of the others a menu is uploaded, and nothing is sent with the last."""
+
 
 def _of_step(step: str, faults: Faults) -> dict[str, str]:
     return {name: fault for name, fault in faults.items() if _STEP_OF.get(name) == step}

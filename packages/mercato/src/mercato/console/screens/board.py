@@ -259,6 +259,9 @@ async def _act(
     """Update the order as a merchant's system does. The board says what happened if somebody else was first."""
     caller = visit.caller(Surface.COMMERCE)
     store_id = visit.store_id or form.store_id
+    if store_id is not None:
+        # Before anything is done: whoever reads that there is no such board must not have accepted an order.
+        await visit.app.stores.get(caller, store_id)
     try:
         await visit.app.orders.update(caller, card.id, update, seen=seen)
     except (OrderClosed, InvalidStatusTransition, Conflict) as problem:

@@ -24,7 +24,7 @@ from mercato.features.catalogs.menu_files import SheetMenu
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores import menu_hours, places, registrations
-from mercato.features.stores.model import OnboardingNotFound, StoreAlreadyRegistered
+from mercato.features.stores.model import OnboardingNotFound, OnboardingNotReady, StoreAlreadyRegistered
 from mercato.features.stores.onboarding import new_menu
 from mercato.features.stores.registrations import MAX_DOCUMENT, RegisteredMenu, Registration
 from mercato.platform.telemetry import tracing
@@ -84,7 +84,7 @@ async def save_registration(visit: Visit) -> Done | Page:
     sent = _sent(visit)
     kept = await _withdraw(visit, await _get(visit))
     async with visit.app.db.write() as tx:
-        kept = await registrations.get_registration(tx, kept.partner_id, kept.id, lock=True)
+        kept = await registrations.lock_unregistered(tx, kept)
         await registrations.save_step(tx, kept, sent.step, sent.fields, now=visit.app.clock())
         kept = await registrations.get_registration(tx, kept.partner_id, kept.id)
     return await _go_on(visit, kept, sent)
@@ -123,7 +123,7 @@ async def upload_menu(visit: Visit) -> Page:
     )
     await _withdraw(visit, kept)
     async with visit.app.db.write() as tx:
-        kept = await registrations.get_registration(tx, kept.partner_id, kept.id, lock=True)
+        kept = await registrations.lock_unregistered(tx, kept)
         await registrations.save_menu(tx, kept, menu, document, now=visit.app.clock())
         kept = await registrations.get_registration(tx, kept.partner_id, kept.id)
     return _menu_page(visit, kept, registration_form.draft_of(kept, draft.location), fields, made)
@@ -163,11 +163,17 @@ async def activate_store(visit: Visit) -> Done | Page:
         return await _show(visit, kept, draft, "live", {})
     details, fields = registration_form.details(draft)
     try:
-        store = await visit.app.onboardings.activate(_caller(visit), kept.onboarding_id, details=details)
+        made = await visit.app.onboardings.activate(_caller(visit), kept.onboarding_id, details=details)
+        store_id, name = made.id, made.name
     except ValidationFailed as refusal:
         return await _refused(visit, kept, draft, store_forms.faults_of(refusal, fields))
+    except OnboardingNotReady as refusal:
+        if refusal.store_id is None:
+            raise
+        # The button, pressed twice: both presses lead to the store.
+        store_id, name = refusal.store_id, (await visit.app.stores.get(_caller(visit), refusal.store_id)).name
     return Done(
-        f"{store.name} is live: storefronts find it, and it takes orders.", to=f"/console/stores/{store.id}"
+        f"{name} is live: storefronts find it, and it takes orders.", to=f"/console/stores/{store_id}"
     )
 
 
@@ -186,6 +192,7 @@ async def _ask_to_delete(visit: Visit) -> Question:
 async def delete_registration(visit: Visit) -> Done:
     kept = await _withdraw(visit, await _get(visit))
     async with visit.app.db.write() as tx:
+        await registrations.lock_unregistered(tx, kept)
         await registrations.delete_registration(tx, kept.partner_id, kept.id)
     return Done("The registration is deleted.", to="/console/stores")
 
@@ -194,13 +201,18 @@ async def delete_registration(visit: Visit) -> Done:
 
 
 def _sent(visit: Visit) -> _Sent:
+    """Return the step that was sent. Raises ValidationFailed for one that has no fields."""
     texts = visit.texts()
-    step = texts.pop("step", "store")
+    step = texts.pop("step", "")
+    if step not in registration_form.TYPED:
+        raise ValidationFailed.at(
+            None, "The form isn't a step of this registration. Open it again from the page Stores."
+        )
     to = texts.pop("to", None)
     copies = texts.pop("copy", None) is not None
     if copies:
         texts = hours_form.copied(texts)
-    return _Sent(step if step in STEPS else "store", texts, to if to in STEPS else None, copies)
+    return _Sent(step, texts, to if to in STEPS else None, copies)
 
 
 class _StepQuery(Wire):

@@ -261,6 +261,7 @@ class OnboardingNotReady(Problem):
 
     def __init__(self, state: str, *, store_id: UUID | None = None) -> None:
         """`store_id` is the store of an onboarding that is active."""
+        self.store_id = store_id
         if store_id is None:
             super().__init__(
                 f"The onboarding is {state}. It can be activated once its status is ready_to_activate."

@@ -67,6 +67,16 @@ class TooManyRegistrations(Conflict):
         )
 
 
+class RegisteredMeanwhile(Conflict):
+    """The store was registered between two steps of what was about to change its registration."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The store was registered in another window at the same time. Nothing was changed. Go back, and send it "
+            "again."
+        )
+
+
 _KEPT: Final = [column for column in registrations.c if column.name != "document"]
 _steps: Final = msgspec.json.Decoder(dict[str, dict[str, str]])
 _menu: Final = msgspec.json.Decoder(RegisteredMenu)
@@ -97,6 +107,17 @@ async def get_registration(
     if row is None:
         raise RegistrationNotFound
     return _registration(row)
+
+
+async def lock_unregistered(tx: Write, kept: Registration) -> Registration:
+    """Lock a registration whose onboarding, if it had one, was cancelled, and return it as it is now.
+
+    Raises RegistrationNotFound, RegisteredMeanwhile: an onboarding that nobody cancelled would keep the store's id.
+    """
+    now = await get_registration(tx, kept.partner_id, kept.id, lock=True)
+    if now.onboarding_id not in {None, kept.onboarding_id}:
+        raise RegisteredMeanwhile
+    return now
 
 
 async def list_registrations(tx: Read, partner_id: UUID) -> Sequence[Registration]:
