@@ -59,6 +59,27 @@ async def test_a_file_that_takes_too_long_is_refused_and_its_process_ends():
     assert "takes too long to read" in made.faults[0].message
 
 
+async def test_a_file_that_keeps_a_processor_busy_is_refused_and_its_process_ends():
+    # Rows of nothing, which are read one by one: two kilobytes for each second.
+    book = io.BytesIO()
+    with ZipFile(io.BytesIO(xlsx_template())) as made, ZipFile(book, "w", ZIP_DEFLATED) as bomb:
+        for name in made.namelist():
+            part = made.read(name)
+            if name == "xl/worksheets/sheet1.xml":
+                part = part.replace(b"</sheetData>", b"<row></row>" * 2_000_000 + b"</sheetData>")
+            bomb.writestr(name, part)
+    read_it = await read(MenuFiles(cpu_seconds=1), book.getvalue())
+    assert "takes too long to read" in read_it.faults[0].message
+
+
+@pytest.mark.parametrize("opened", ["<text:p>", "<table:table-cell>", "<office:annotation>", "<a>"])
+async def test_elements_within_each_other_without_end_are_refused(opened: str):
+    # The parser keeps each of them: the memory of the process, from some kilobytes.
+    table = "<table:table table:name='menu'><table:table-row><table:table-cell>" + opened * 3_000_000
+    made = await read(MenuFiles(cpu_seconds=3), ods_with(table))
+    assert "more than 200 elements lie within each other" in made.faults[0].message
+
+
 async def test_one_file_of_a_partner_is_read_at_a_time_and_others_wait():
     files = MenuFiles()
     first = asyncio.create_task(read(files, csv_of(priced(1))))

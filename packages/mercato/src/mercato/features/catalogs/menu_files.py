@@ -6,6 +6,7 @@ The process ends with its file. What a hostile file does to the libraries that r
 import asyncio
 import gc
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
@@ -20,7 +21,7 @@ from msgspec import Struct
 from mercato.features.catalogs.builder import LENGTH, NO_MEMORY
 from mercato.features.catalogs.uploads import pieces_of
 from mercato.platform.errors import RateLimited
-from mercato.platform.processes import exit_with_parent, limit_memory
+from mercato.platform.processes import exit_with_parent, limit_cpu, limit_memory
 from mercato_outbound.document import Document
 from mercato_tools.imports.spreadsheets.cells import SheetFault
 from mercato_tools.imports.spreadsheets.menu import SheetItem, SheetSummary
@@ -49,6 +50,9 @@ SMALL: Final = 1024 * 1024
 SECONDS: Final = 120.0
 """The time limit of one file; 60,000 rows of a workbook take 6 s of CPU, at a low priority."""
 
+CPU_SECONDS: Final = 30
+"""The CPU time of one file. Python may try without end to report that there is no memory left; others wait for it."""
+
 MEMORY: Final = 448 * 1024 * 1024
 """Bytes of memory for one file, as to build a large catalog; 60,000 rows of a workbook need half of them."""
 
@@ -61,6 +65,7 @@ RETRY_AFTER: Final = 2
 NICENESS: Final = 10
 """Requests and runs come first."""
 
+_TOO_LONG: Final = "The file takes too long to read. Delete what isn't the menu, or save it as CSV UTF-8."
 _START: Final = "from mercato.features.catalogs.menu_files import main; main()"
 
 
@@ -81,9 +86,12 @@ class _Task(Struct, frozen=True):
 class MenuFiles:
     """Reads one small file and one large one at a time, and one of each partner."""
 
-    def __init__(self, memory: int = MEMORY, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, memory: int = MEMORY, seconds: float = SECONDS, cpu_seconds: int = CPU_SECONDS
+    ) -> None:
         self._memory = memory
         self._seconds = seconds
+        self._cpu_seconds = cpu_seconds
         self._small = asyncio.Lock()
         self._large = asyncio.Lock()
         self._reading: Counter[UUID] = Counter()
@@ -113,6 +121,7 @@ class MenuFiles:
             _START,
             str(os.getpid()),
             str(self._memory),
+            str(self._cpu_seconds),
             stdin=PIPE,
             stdout=PIPE,
             # A Ctrl-C is the service's to handle.
@@ -122,12 +131,13 @@ class MenuFiles:
             async with asyncio.timeout(self._seconds):
                 answer = await _exchange(process, files, options)
         except TimeoutError:
-            message = "The file takes too long to read. Delete what isn't the menu, or save it as CSV UTF-8."
-            return refused(files[0].name, message)
+            return refused(files[0].name, _TOO_LONG)
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+        if process.returncode == -signal.SIGXCPU:
+            return refused(files[0].name, _TOO_LONG)
         if process.returncode == 0:
             return await asyncio.to_thread(msgspec.msgpack.decode, answer, type=SheetMenu)
         return refused(
@@ -161,9 +171,10 @@ async def _exchange(process: Process, files: Sequence[MenuFile], options: SheetO
 
 def main() -> None:
     """Read the file on standard input, and write its menu to standard output, both as MessagePack."""
-    parent, memory = map(int, sys.argv[1:])
+    parent, memory, cpu_seconds = map(int, sys.argv[1:])
     exit_with_parent(parent)
     limit_memory(memory)
+    limit_cpu(cpu_seconds)
     os.nice(NICENESS)
     gc.disable()
     try:

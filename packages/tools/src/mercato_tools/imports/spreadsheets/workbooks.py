@@ -164,6 +164,11 @@ _CALC: Final = "urn:org:documentfoundation:names:experimental:calc:xmlns:calcext
 _CELLS: Final = (_TABLE + "table-cell", _TABLE + "covered-table-cell")
 _CHUNK: Final = 64 * 1024
 
+_NO_MEMORY: Final = expat.errors.codes[expat.errors.XML_ERROR_NO_MEMORY]
+
+MAX_DEPTH: Final = 200
+"""Elements within each other. The parser keeps each of them until it ends; programs write about twenty."""
+
 
 class OpenDocument:
     """Reads the sheets of an ODS file's `content.xml` (OpenDocument 1.3, part 3) as it streams by."""
@@ -177,6 +182,7 @@ class OpenDocument:
         self._text: list[str] = []
         self._paragraphs = 0
         self._skipped = 0
+        self._depth = 0
 
     def read(self, part: IO[bytes]) -> Sequence[Sheet]:
         """Return the sheets. Raises UnreadableError."""
@@ -191,6 +197,8 @@ class OpenDocument:
                 parser.Parse(chunk, False)  # takes no keywords
             parser.Parse(b"", True)
         except expat.ExpatError as error:
+            if error.code == _NO_MEMORY:
+                raise MemoryError from None
             reason = expat.errors.messages[error.code]
             raise UnreadableError(
                 f"The file can't be read: it is damaged, or has a password ({reason}). {_SAVE}"
@@ -198,6 +206,12 @@ class OpenDocument:
         return [Sheet(name, rows) for name, rows in self._sheets]
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise UnreadableError(
+                f"The file isn't one of a spreadsheet program: more than {MAX_DEPTH} elements lie within each other. "
+                f"{_SAVE}"
+            )
         if self._skipped or name == _OFFICE + "annotation":
             self._skipped += 1
         elif name == _TABLE + "table":
@@ -223,6 +237,7 @@ class OpenDocument:
                 self._text.append("\n")
 
     def _end(self, name: str) -> None:
+        self._depth -= 1
         if self._skipped:
             self._skipped -= 1
         elif name in _CELLS and self._cell is not None:
