@@ -277,3 +277,9 @@ async def test_no_query_causes_a_5xx(world: World):
             reply = await call(world.owner[operation.access], operation, f"{path}?{query}")
             assert reply.status < 500, (operation.id, query, reply.body)
             assert reply.json() is not None
+
+
+def test_every_operation_that_can_be_told_to_wait_is_no_slow_request():
+    told = {one.id for one in operations() if one.query is not None and "wait" in one.query.__struct_fields__}
+    assert told == {"listCommerceEvents", "listMarketfrontEvents", "listStoreChanges"}
+    assert {one.id for one in operations() if one.waits} >= told

@@ -8,18 +8,20 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
-from sqlalchemy import update
+from sqlalchemy import select, update
 from tests.api.trade import ADDRESS, Trade, tea, trade
 from tests.catalog.documents import cafe
 from tests.console.test_screens import check_frame
-from tests.console.visiting import enter, enter_as_operator, enter_as_partner
+from tests.console.visiting import enter, enter_as_operator, enter_as_partner, enter_as_person
 from tests.service import MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import placement, resubmission
+from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
+from mercato.features.sign_in.roles import Role
 from mercato.features.webhooks.tables import deliveries
 from mercato_contract import clock
 
@@ -94,6 +96,24 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
             assert (await browser.open(page.link("Webhooks about this order"))).rows("Deliveries")
             assert (await browser.open(page.link(deal.store["name"]))).status == 200
             assert ("Merchant:" in page.text) == (sees_store and sees_storefront)
+
+
+async def test_whoever_handles_a_merchants_orders_prints_a_ticket_from_the_orders_page(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    order_id = (await deal.placed())["orderId"]
+    async with mercato.app.db.read() as tx:
+        merchant = await tx.scalar(select(orders.c.partner_id).where(orders.c.id == UUID(order_id)))
+    for browser, prints in (
+        ((await enter_as_partner(mercato, deal.pos))[0], True),
+        ((await enter_as_person(mercato, Role.READ_ONLY, merchant))[0], False),
+        ((await enter_as_partner(mercato, deal.front))[0], False),
+        ((await enter_as_operator(mercato))[0], False),
+    ):
+        page = await browser.open(f"/console/orders/{order_id}")
+        assert ("Print ticket" in [one.text for one in page.root.all("a")]) == prints
+        assert ((await browser.open(f"/console/orders/{order_id}/ticket")).status == 200) == prints
 
 
 ANYWHERE = {"mode": "DELIVERY_BY_MERCHANT", "scheduleType": "ASAP", "deliveryType": "LEAVE_AT_DOOR"}

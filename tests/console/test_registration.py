@@ -4,11 +4,11 @@ import asyncio
 from uuid import UUID
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from tests.console.browser import Browser, Page
 from tests.console.test_store_settings import fault
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
-from tests.service import Client, Service
+from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.spreadsheets.sheets import HEAD, xlsx_of
 from tests.waiting import PATIENCE
 
@@ -16,10 +16,12 @@ from mercato.console.hours_form import WEEK, field_of
 from mercato.console.screen import Visit
 from mercato.console.screens import registration as screen
 from mercato.features import offboarding
+from mercato.features.catalogs.tables import catalog_runs
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in.roles import Role
 from mercato.features.stores.registrations import MAX_REGISTRATIONS, Registration
 from mercato.features.stores.tables import registrations
+from mercato_contract.catalogs import RunStatus
 
 STORE = {
     "name": "Trattoria Ada",
@@ -303,6 +305,28 @@ async def test_an_onboarding_that_was_activated_with_the_api_ends_the_registrati
     assert late.status == 404
     assert "it is live already" in late.text
     assert (await browser.open("/console/stores")).captions == ["Stores"]
+
+
+async def test_a_retry_with_the_api_of_what_the_console_began_needs_an_address_and_says_so(
+    mercato: Service, shop: MerchantServer
+):
+    client, browser, page = await filled(mercato)
+    await until(browser, await browser.press(page, "Register store"), "The store can go live.")
+    (made,) = (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"]
+    async with mercato.app.db.write() as tx:
+        await tx.execute(update(catalog_runs).values(status=RunStatus.FAILED))
+    path = f"/v1/commerce/onboarding/stores/{made['onboardingId']}"
+    empty: dict[str, str] = {}
+    for body in (None, empty):
+        refused = await client.post(f"{path}/retry", body)
+        assert refused.status == 422
+        (found,) = refused.json()["errors"]
+        assert found["pointer"] == "/catalogCallbackUrl"
+        assert "the menu that was uploaded is no longer kept" in found["message"]
+    assert (await client.get(path)).json()["status"] == "catalog_failed"
+    again = await client.post(f"{path}/retry", {"catalogCallbackUrl": shop.host(CATALOG)})
+    assert (again.status, again.json()["status"]) == (200, "pending_catalog")
+    await mercato.until(client, path, lambda status: status["status"] == "ready_to_activate")
 
 
 async def test_an_id_that_another_store_has_is_refused_beside_its_field(mercato: Service):

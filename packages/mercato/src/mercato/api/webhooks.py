@@ -268,6 +268,7 @@ def _declare_feed(access: Access, surface: str) -> Operations:
         id=f"list{surface.title()}Events",
         summary="List Events",
         problems=_PROBLEMS,
+        waits=True,
     )(list_events)
     return operations
 
@@ -281,6 +282,7 @@ store_feed = Operations(access=Access.MARKETFRONT, tag="Feeds")
     "/v1/marketfront/stores/changes",
     summary="List Store Changes",
     problems=_PROBLEMS,
+    waits=True,
 )
 async def list_store_changes(call: Call[None, FeedQuery]) -> StoreChangePage:
     """Return the stores that changed after the cursor, one entry a store, however often it changed.

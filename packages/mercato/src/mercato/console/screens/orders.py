@@ -187,6 +187,7 @@ async def _page(
         "may_adjust": _may_adjust(visit, row),
         "may_cancel": row.state is OrderState.OPEN,
         "may_resend": failed > 0,
+        "may_print": _side(visit, row) is Surface.COMMERCE and visit.may(Permission.CHANGE_ORDERS),
     }
     return Page("order.html", f"{store or 'Order'} {number_of(row)}", values)
 

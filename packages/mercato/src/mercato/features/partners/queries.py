@@ -154,6 +154,10 @@ async def lock_active_partner(tx: Write, partner_id: UUID) -> bool:
 async def delete_partner(tx: Write, partner_id: UUID) -> None:
     """Delete the partner with its agents, keys, signing secrets and webhook tokens."""
     own_agents = select(agents.c.id).where(agents.c.partner_id == partner_id)
+    # In the order of the orders' `give_back`, so that the two don't deadlock: a DELETE alone locks in any order.
+    spent = select(agent_spending).where(agent_spending.c.agent_id.in_(own_agents))
+    in_order = spent.order_by(*agent_spending.primary_key).with_for_update().subquery()
+    await tx.scalar(select(func.count()).select_from(in_order))
     await tx.execute(delete(agent_spending).where(agent_spending.c.agent_id.in_(own_agents)))
     await tx.execute(delete(agents).where(agents.c.partner_id == partner_id))
     await tx.execute(delete(api_keys).where(api_keys.c.partner_id == partner_id))

@@ -63,6 +63,11 @@ PATH: Final = "/v1/commerce/onboarding/stores"
 
 _URL: Final = "catalogCallbackUrl"
 
+_NO_URL: Final = (
+    "This store was registered in the console, and the menu that was uploaded is no longer kept. Send the address of "
+    "its catalog as catalogCallbackUrl, or register the store again in the console."
+)
+
 
 class NewMenu(Struct, frozen=True):
     """The menu of a registration of the console: a CatalogSet, compressed."""
@@ -176,6 +181,7 @@ class Onboardings(Struct, frozen=True):
             if not onboarding.holds_name:
                 await self._release_failed_name(tx, onboarding)
             url = callback_url or onboarding.catalog_callback_url
+            refuse([("/catalogCallbackUrl", None if url else _NO_URL)])
             await queries.update_onboarding(
                 tx, onboarding.id, OnboardingChange(catalog_callback_url=url, holds_name=True)
             )
