@@ -74,7 +74,7 @@ def test_a_good_merchant_gets_a_table_of_eighty_columns_without_colour(
     assert all(len(line) <= 80 for line in out.splitlines())
     assert out.isprintable() or "\x1b" not in out
     assert "  pass  wrong-key-refused           A signature with another key is refused" in out
-    assert out.splitlines()[-1] == "84 passed, 0 failed, 2 skipped."
+    assert out.splitlines()[-1] == "85 passed, 0 failed, 2 skipped."
 
 
 def test_a_failure_is_shown_with_its_request_and_advice(capsys: pytest.CaptureFixture[str]):

@@ -88,13 +88,14 @@ async def test_a_write_after_a_cancelled_shared_transaction_is_committed(
 ) -> None:
     if waits and db.dialect != "sqlite":
         pytest.skip("only SQLite has one lock that every transaction waits for")
+    before = asyncio.all_tasks()
     for turns in range(15):
         with another_writer(db) if waits else nullcontext():
             asyncio.create_task(write(db, -1 - turns)).add_done_callback(retrieve_error)
             for _ in range(turns):
                 await asyncio.sleep(0)
             # As at the end of a process: the callers are cancelled, and so is the one that commits for them.
-            others = asyncio.all_tasks() - {asyncio.current_task()}
+            others = asyncio.all_tasks() - before
             for task in others:
                 task.cancel()
             await asyncio.sleep(0.02)

@@ -33,9 +33,10 @@ __all__ = ["fresh", "shell"]
 READS = {
     ("audit",),
     ("catalog", "diff"),
-    ("catalog", "import"),
+    ("catalog", "import", "csv"),
     ("catalog", "lint"),
     ("catalog", "show"),
+    ("catalog", "template"),
     ("certify", "merchant"),
     ("certify", "storefront"),
     ("certify", "verify"),

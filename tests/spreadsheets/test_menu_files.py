@@ -3,6 +3,7 @@
 import asyncio
 import io
 from uuid import uuid4
+from xml.parsers import expat
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
@@ -15,6 +16,7 @@ from mercato_outbound.document import Document
 from mercato_tools.imports.spreadsheets.pages import CHOICES, MENU, SheetFile
 from mercato_tools.imports.spreadsheets.read import read_menu
 from mercato_tools.imports.spreadsheets.template import csv_template, xlsx_template
+from mercato_tools.imports.spreadsheets.workbooks import OpenDocument
 
 PARTNER = uuid4()
 
@@ -52,6 +54,17 @@ async def test_a_file_that_takes_too_much_memory_is_refused_with_what_to_do():
     assert len(bomb) < SMALL
     made = await read(MenuFiles(memory=24 << 20), bomb)
     assert "takes more than 24 MiB of memory to read" in made.faults[0].message
+
+
+def test_a_parser_without_memory_is_no_damage_of_the_file():
+    class Part(io.BytesIO):
+        def read(self, _size: int | None = -1) -> bytes:
+            error = expat.ExpatError()
+            error.code = expat.errors.codes[expat.errors.XML_ERROR_NO_MEMORY]
+            raise error
+
+    with pytest.raises(MemoryError):
+        OpenDocument().read(Part())
 
 
 async def test_a_file_that_takes_too_long_is_refused_and_its_process_ends():

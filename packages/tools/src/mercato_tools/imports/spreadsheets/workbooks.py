@@ -185,7 +185,7 @@ class OpenDocument:
         self._depth = 0
 
     def read(self, part: IO[bytes]) -> Sequence[Sheet]:
-        """Return the sheets. Raises UnreadableError."""
+        """Return the sheets. Raises UnreadableError, or MemoryError if the parser has none left."""
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         parser.StartElementHandler = self._start
