@@ -322,7 +322,7 @@ async def test_a_retry_with_the_api_of_what_the_console_began_needs_an_address_a
         assert refused.status == 422
         (found,) = refused.json()["errors"]
         assert found["pointer"] == "/catalogCallbackUrl"
-        assert "the menu that was uploaded is no longer kept" in found["message"]
+        assert "an uploaded menu, which is no longer kept" in found["message"]
     assert (await client.get(path)).json()["status"] == "catalog_failed"
     again = await client.post(f"{path}/retry", {"catalogCallbackUrl": shop.host(CATALOG)})
     assert (again.status, again.json()["status"]) == (200, "pending_catalog")

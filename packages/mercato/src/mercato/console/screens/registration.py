@@ -81,8 +81,9 @@ async def show_registration(visit: Visit) -> Page:
 
 @screens.post("stores/register/{registration}", needs=Permission.MANAGE_STORES)
 async def save_registration(visit: Visit) -> Done | Page:
+    kept = await _get(visit)
     sent = _sent(visit)
-    kept = await _withdraw(visit, await _get(visit))
+    kept = await _withdraw(visit, kept)
     async with visit.app.db.write() as tx:
         kept = await registrations.lock_unregistered(tx, kept)
         await registrations.save_step(tx, kept, sent.step, sent.fields, now=visit.app.clock())

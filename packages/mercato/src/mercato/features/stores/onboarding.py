@@ -64,8 +64,8 @@ PATH: Final = "/v1/commerce/onboarding/stores"
 _URL: Final = "catalogCallbackUrl"
 
 _NO_URL: Final = (
-    "This store was registered in the console, and the menu that was uploaded is no longer kept. Send the address of "
-    "its catalog as catalogCallbackUrl, or register the store again in the console."
+    "This store was registered with an uploaded menu, which is no longer kept. Send the address of its catalog as "
+    "catalogCallbackUrl, or register the store again."
 )
 
 
