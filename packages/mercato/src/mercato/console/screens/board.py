@@ -260,7 +260,7 @@ async def _act(
     caller = visit.caller(Surface.COMMERCE)
     store_id = visit.store_id or form.store_id
     if store_id is not None:
-        # Before anything is done: whoever reads that there is no such board must not have accepted an order.
+        # Before anything is done: a person who reads that there is no such board must not have accepted an order.
         await visit.app.stores.get(caller, store_id)
     try:
         await visit.app.orders.update(caller, card.id, update, seen=seen)

@@ -16,13 +16,14 @@ from mercato.features.orders import queries
 from mercato.features.orders.by_hand import KIND
 from mercato.features.orders.cancellation_calls import find_requested
 from mercato.features.orders.checks import MAX_DAYS_AHEAD
+from mercato.features.orders.headlines import short_name
 from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
 from mercato.features.partners.model import Caller
 from mercato.features.stores.queries import list_names_and_timezones
 from mercato.platform.db.engine import Read
 from mercato.platform.db.tables import jobs
 from mercato_contract.orders import OrderStatus
-from mercato_contract.placements import CommerceLine, Customer, PickupFulfillment
+from mercato_contract.placements import CommerceLine, PickupFulfillment
 from mercato_contract.wire import parse_instant
 
 MAX_CARDS: Final = 200
@@ -134,7 +135,7 @@ def card_of(row: OrderRow, place: tuple[str, str] | None, accept_until: datetime
         order=row,
         column=column,
         number=short_number(row),
-        name=None if row.customer is None else _short_name(row.customer),
+        name=short_name(row.customer),
         store=store,
         timezone=timezone,
         lines=tuple(_lines(row.cart.line_items, 0)),
@@ -151,12 +152,6 @@ def card_of(row: OrderRow, place: tuple[str, str] | None, accept_until: datetime
 def short_number(row: OrderRow) -> str:
     """Return what people call the order: the store's number of it, or the end of its id."""
     return row.partner_order_id or row.id.hex[-NUMBER_LENGTH:].upper()
-
-
-def _short_name(customer: Customer) -> str:
-    """Return the first name, and the first letter of the last."""
-    last = customer.last_name.strip()
-    return f"{customer.first_name.strip()} {last[0]}." if last else customer.first_name.strip()
 
 
 def _lines(lines: Sequence[CommerceLine], depth: int) -> Iterator[CardLine]:

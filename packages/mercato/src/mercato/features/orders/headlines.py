@@ -48,7 +48,7 @@ async def list_headlines(tx: Read, ids: Sequence[UUID], *, with_customers: bool)
     rows = await tx.all(select(*columns).where(orders.c.id.in_(ids)))
     return {
         row.id: OrderHeadline(
-            customer=_name(decode_document("customer", row.customer)) if with_customers else None,
+            customer=short_name(decode_document("customer", row.customer)) if with_customers else None,
             items=sum(line.quantity for line in _content.decode(decompress(row.content)).cart.line_items),
             scheduled_time=decode_document("fulfillment", row.fulfillment).scheduled_time,
         )
@@ -56,7 +56,8 @@ async def list_headlines(tx: Read, ids: Sequence[UUID], *, with_customers: bool)
     }
 
 
-def _name(customer: Customer | None) -> str | None:
+def short_name(customer: Customer | None) -> str | None:
+    """Return the first name, and the first letter of the last; None of a customer who was erased."""
     if customer is None:
         return None
     first, last = customer.first_name.strip(), customer.last_name.strip()
