@@ -57,12 +57,13 @@ class InProcess:
 
     def __init__(self, kind: type[CorrectStorefront]) -> None:
         self.kind = kind
-        self.storefronts: dict[str, CorrectStorefront] = {}
+        # Not by address: a later scenario may listen on the port of an earlier one.
+        self.storefronts: dict[FaultProxy, CorrectStorefront] = {}
 
     async def buy(self, proxy: FaultProxy, store_id: str, situation: str, *, cancels: bool) -> PurchaseEnd:
-        storefront = self.storefronts.get(proxy.base)
+        storefront = self.storefronts.get(proxy)
         if storefront is None:
-            storefront = self.storefronts[proxy.base] = self.kind(api=proxy.base, key=proxy.key)
+            storefront = self.storefronts[proxy] = self.kind(api=proxy.base, key=proxy.key)
             storefront.previous_set = str(proxy.stores[0].previous_set)
             if cancels:
                 storefront.behaviour.on("order", "cancel:CHANGED_MIND always")

@@ -115,6 +115,12 @@ class Reader:
             if content is not None and not (path.is_file() and path.read_bytes() == content):
                 path.write_bytes(content)
 
+    def says(self, text: str) -> str:
+        """Run commands in the reader's shell, and return what they print."""
+        done = self._run(text)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def leaves(self) -> None:
         """Stop everything that runs."""
         self._stop(list(self._running))
@@ -127,7 +133,7 @@ class Reader:
         until = time.monotonic() + self.patience
         while True:
             done = self._run(text)
-            fault = None if done.returncode == 0 else f"exit code {done.returncode}\n{done.stderr}"
+            fault = None if done.returncode == 0 else f"exit code {done.returncode}\n{done.stdout}"
             if fault is None and output is not None:
                 fault = difference(output.language, self._local(output.text), done.stdout)
             if fault is None:

@@ -1,6 +1,7 @@
 """Every command and program in the documents does what they say, in a directory like a reader's."""
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,26 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         someone.leaves()
 
 
+AS_BEFORE: dict[str, object] = {
+    "status": "online",
+    "orderHandling": "automatic",
+    "charges": [],
+    "minimumOrderAmount": None,
+    "unavailableItemIds": [],
+}
+"""What a page that is read next expects of the store. A page says itself which `webhookUrl` it needs."""
+
+
+def _left_behind(reader: Reader) -> dict[str, object]:
+    """Return the store's settings as it has them without a `webhookUrl`."""
+    text = (
+        '. ./env.sh\ncurl -sf -X PUT "$URL/v1/commerce/stores/$STORE" -H "Authorization: Bearer $KEY" '
+        '-H "Content-Type: application/json" -d \'{"webhookUrl": null}\'\n'
+    )
+    store = json.loads(reader.says(text))
+    return {name: store.get(name) for name in AS_BEFORE}
+
+
 def test_readme(tmp_path: Path) -> None:
     someone = Reader(tmp_path)
     try:
@@ -85,8 +106,9 @@ def test_start_here(reader: Reader) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_how_to(reader: Reader, page: str) -> None:
-    """Each by itself: in a new shell, with the files that Start here has made and no others."""
+    """Each by itself: in a new shell, with the files that Start here has made and no others, and in any order."""
     reader.reads_apart(HOW_TO / page)
+    assert _left_behind(reader) == AS_BEFORE, f"{page} leaves the store changed for the next page"
 
 
 async def test_how_to_go_to_postgresql(reader: Reader) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -76,6 +77,22 @@ def test_pasted_http_is_read_from_standard_input(ask: Ask, start: bytes, newline
     for named in ((), ("-",)):
         code, out = ask(pasted, *named, "--secret", SECRET)
         assert (code, out.split("\n")[0]) == (0, "VALID")
+
+
+@pytest.mark.parametrize("secret", [SECRET, STRANGE], ids=["new", "old"])
+def test_a_header_that_python_has_printed_in_several_lines_is_read_whole(ask: Ask, secret: str):
+    """As while a secret is rotated: two signatures are longer than `http.server` and `email` print in one line."""
+    headers = Message()
+    made = webhook_headers(
+        webhook_id=str(ID), timestamp=int(time.time()), body=BODY, secrets=[SECRET, STRANGE],
+        token=None, traceparent=None,
+    )  # fmt: skip
+    for name, value in made.items():
+        headers[name] = value
+    pasted = bytes(headers) + BODY
+    assert b"\n v1," in pasted
+    code, out = ask(pasted, "--secret", secret)
+    assert (code, out.split("\n")[0]) == (0, "VALID"), out
 
 
 def test_text_after_the_declared_length_is_removed(ask: Ask):

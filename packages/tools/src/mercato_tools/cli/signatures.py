@@ -155,14 +155,22 @@ def _split(whole: bytes) -> tuple[bytes, bytes]:
 
 
 def _headers(head: bytes) -> dict[str, str]:
-    """Return the headers of lines like `name: value`; other lines are skipped."""
+    """Return the headers of lines like `name: value`; other lines are skipped.
+
+    A long value may go on in an indented line, as Python's `email` and `http.server` print it: RFC 9112, 5.2.
+    """
     start = _START.match(head)
     lines = head[start.end() if start is not None else 0 :].decode("utf-8", "replace").splitlines()
     found: dict[str, str] = {}
+    last: str | None = None
     for line in lines:
         match = _HEADER.fullmatch(line)
-        if match is not None and len(found) < MAX_HEADERS:
-            found[match[1]] = match[2].strip()
+        if match is not None:
+            last = match[1] if len(found) < MAX_HEADERS else None
+            if last is not None:
+                found[last] = match[2].strip()
+        elif last is not None and line.startswith((" ", "\t")):
+            found[last] = f"{found[last]} {line.strip()}"
     if not found:
         raise UnusableError("There are no headers: lines like webhook-id: 01963f5e-…")
     return found
