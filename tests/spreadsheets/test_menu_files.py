@@ -107,7 +107,7 @@ async def test_one_file_of_a_partner_is_read_at_a_time_and_others_wait():
 async def test_a_cancelled_request_ends_the_process_and_frees_the_place():
     files = MenuFiles()
     task = asyncio.create_task(read(files, xlsx_template()))
-    while not files._reading:
+    while not files.slots.in_use:
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,6 +1,5 @@
 """The dry run: reports what a run would find in a document, and changes nothing."""
 
-from collections import Counter
 from typing import Final
 from uuid import UUID
 
@@ -11,7 +10,7 @@ from mercato.features.catalogs.builder import Builder, BuildOverrunError
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import faults_of, warnings_of
 from mercato.features.catalogs.uploads import Receive
-from mercato.platform.errors import RateLimited
+from mercato.platform.slots import Slots
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.diff import diff
 from mercato_catalog.model import NO_ONBOARDING, BuildFailed, BuildRequest, Built, Unchanged
@@ -68,7 +67,13 @@ class DryRuns(Struct, frozen=True):
     limits: PullLimits
     default_currency: str
     new_document: NewDocument
-    running: Counter[UUID] = field(default_factory=Counter)
+    slots: Slots = field(
+        default_factory=lambda: Slots(
+            CONCURRENCY,
+            full=f"{CONCURRENCY} dry runs of this account are in progress. Wait until one has ended.",
+            retry_after=RETRY_AFTER,
+        )
+    )
 
     async def check(
         self, receive: Receive, *, partner_id: UUID, subject: Subject | None
@@ -78,20 +83,9 @@ class DryRuns(Struct, frozen=True):
         The limit is checked before the body is read, so that refused requests take no memory.
         Raises what `receive` raises, ValidationFailed for a callbackUrl that isn't a URL, and RateLimited.
         """
-        if self.running[partner_id] >= CONCURRENCY:
-            raise RateLimited(
-                f"{CONCURRENCY} dry runs of this account are in progress. Wait until one has ended.",
-                retry_after=RETRY_AFTER,
-            )
-        self.running[partner_id] += 1
-        try:
-            with self.new_document() as document:
-                await receive(document.write)
-                return await self._pull_and_check(document, subject)
-        finally:
-            self.running[partner_id] -= 1
-            if not self.running[partner_id]:
-                del self.running[partner_id]
+        with self.slots.slot(partner_id), self.new_document() as document:
+            await receive(document.write)
+            return await self._pull_and_check(document, subject)
 
     async def _pull_and_check(self, document: Document, subject: Subject | None) -> CatalogValidation:
         url = callback_url(await document.read()) if document.size <= MAX_REQUEST else None

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -20,8 +19,8 @@ from msgspec import Struct
 
 from mercato.features.catalogs.builder import LENGTH, NO_MEMORY
 from mercato.features.catalogs.uploads import pieces_of
-from mercato.platform.errors import RateLimited
 from mercato.platform.processes import exit_with_parent, limit_cpu, limit_memory
+from mercato.platform.slots import Slots
 from mercato_outbound.document import Document
 from mercato_tools.imports.spreadsheets.cells import SheetFault
 from mercato_tools.imports.spreadsheets.menu import SheetItem, SheetSummary
@@ -94,25 +93,21 @@ class MenuFiles:
         self._cpu_seconds = cpu_seconds
         self._small = asyncio.Lock()
         self._large = asyncio.Lock()
-        self._reading: Counter[UUID] = Counter()
+        self.slots = Slots(
+            1,
+            full="Another file of this account is being read. Wait until it has been, then send this one again.",
+            retry_after=RETRY_AFTER,
+        )
 
     async def read(
         self, menu: MenuFile, options: SheetOptions, *, partner_id: UUID, choices: MenuFile | None = None
     ) -> SheetMenu:
         """Return the menu with its CatalogSet, or with what is wrong in the file. Raises RateLimited."""
-        if self._reading[partner_id]:
-            raise RateLimited(
-                "Another file of this account is being read. Wait until it has been, then send this one again.",
-                retry_after=RETRY_AFTER,
-            )
         files = (menu,) if choices is None else (menu, choices)
-        self._reading[partner_id] += 1
-        try:
-            size = sum(file.content.size for file in files)
+        size = sum(file.content.size for file in files)
+        with self.slots.slot(partner_id):
             async with self._small if size <= SMALL else self._large:
                 return await self._read(files, options)
-        finally:
-            del self._reading[partner_id]
 
     async def _read(self, files: Sequence[MenuFile], options: SheetOptions) -> SheetMenu:
         process = await asyncio.create_subprocess_exec(

@@ -5,9 +5,7 @@ document before somebody publishes it: it has no run yet, and is kept under an i
 """
 
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -20,6 +18,7 @@ from mercato.features.catalogs.tables import catalog_uploads as uploads
 from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.statements import prepared
 from mercato.platform.errors import RateLimited
+from mercato.platform.slots import Slots
 from mercato_contract.clock import first_id
 from mercato_outbound.document import Document, in_thread
 
@@ -83,27 +82,13 @@ class UploadGoneError(Exception):
     message = "The document that was sent is no longer kept. Send it again."
 
 
-class Receiving:
-    """Counts the documents that a process receives, by partner: one partner's leave room for the others'."""
-
-    def __init__(self) -> None:
-        self._running: Counter[UUID] = Counter()
-
-    @contextmanager
-    def slot(self, partner_id: UUID) -> Iterator[None]:
-        """Count a document during the block. Raises RateLimited before anything is read."""
-        if self._running[partner_id] >= CONCURRENCY:
-            raise RateLimited(
-                f"{CONCURRENCY} catalogs of this account are being received. Wait until one has arrived.",
-                retry_after=RETRY_AFTER,
-            )
-        self._running[partner_id] += 1
-        try:
-            yield
-        finally:
-            self._running[partner_id] -= 1
-            if not self._running[partner_id]:
-                del self._running[partner_id]
+def receiving_slots() -> Slots:
+    """Count the documents that a process receives."""
+    return Slots(
+        CONCURRENCY,
+        full=f"{CONCURRENCY} catalogs of this account are being received. Wait until one has arrived.",
+        retry_after=RETRY_AFTER,
+    )
 
 
 async def receive_into(document: Document, receive: Receive) -> None:

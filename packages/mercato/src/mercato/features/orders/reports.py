@@ -5,9 +5,7 @@ when its page was read, and its totals are the sums of the rows that it has sent
 """
 
 import re
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
@@ -28,7 +26,7 @@ from mercato.features.stores.model import StoreNotFound
 from mercato.features.stores.queries import find_common_timezone
 from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import Database, Read
-from mercato.platform.errors import RateLimited
+from mercato.platform.slots import Slots
 from mercato_contract.clock import first_id, zone
 from mercato_contract.money import MAX_TEXTS, to_minor, to_text
 from mercato_contract.orders import AdjustmentType, OrderState, OrderStatus
@@ -502,7 +500,11 @@ class OrderReports:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._running: Counter[UUID] = Counter()
+        self.slots = Slots(
+            MAX_RUNNING,
+            full=f"{MAX_RUNNING} reports of this account are being sent already. Wait until one has ended.",
+            retry_after=RETRY_AFTER,
+        )
 
     async def select(self, caller: Caller, query: OrderReportQuery) -> Selection:
         """Return which orders the query is about. Raises ValidationFailed, StoreNotFound."""
@@ -515,7 +517,7 @@ class OrderReports:
 
     async def as_json(self, selection: Selection) -> AsyncGenerator[bytes]:
         """Yield the parts of an `OrderReport`. Raises RateLimited before the first."""
-        with self._counted(selection.partner_id):
+        with self.slots.slot(selection.partner_id):
             days = selection.days
             head = {
                 "from": days.first.isoformat(),
@@ -536,26 +538,11 @@ class OrderReports:
 
     async def as_csv(self, selection: Selection, *, mark: bytes = b"") -> AsyncGenerator[bytes]:
         """Yield the parts of a table with a header, after the byte order mark. Raises RateLimited before the first."""
-        with self._counted(selection.partner_id):
+        with self.slots.slot(selection.partner_id):
             before = mark + ",".join(COLUMNS).encode() + b"\r\n"
             async for rows in read_rows(self._db, selection):
                 yield before + "".join(csv_line(row) + "\r\n" for row in rows).encode()
                 before = b""
-
-    @contextmanager
-    def _counted(self, partner_id: UUID) -> Iterator[None]:
-        if self._running[partner_id] >= MAX_RUNNING:
-            raise RateLimited(
-                f"{MAX_RUNNING} reports of this account are being sent already. Wait until one has ended.",
-                retry_after=RETRY_AFTER,
-            )
-        self._running[partner_id] += 1
-        try:
-            yield
-        finally:
-            self._running[partner_id] -= 1
-            if not self._running[partner_id]:
-                del self._running[partner_id]
 
 
 def _totals(currency: str, totals: Totals) -> ReportTotals:

@@ -15,7 +15,7 @@ from mercato.features.catalogs.periods import list_periods
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.runs import OPEN, Owner, Period, Run, activation_fault
 from mercato.features.catalogs.switches import Switches
-from mercato.features.catalogs.uploads import Receive, Receiving
+from mercato.features.catalogs.uploads import Receive, receiving_slots
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import StorageQuota
 from mercato.features.partners.vault import Vault
@@ -32,6 +32,7 @@ from mercato.platform import processes
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.gazetteer import Location
+from mercato.platform.slots import Slots
 from mercato_contract.catalogs import CatalogSetActivated, CatalogSetNotification
 from mercato_contract.clock import Clock, MakeId
 from mercato_contract.decoding.checks import refuse, uri_fault
@@ -72,7 +73,7 @@ class Stores(Struct, frozen=True):
     switches: Switches
     new_document: NewDocument
     policy: AddressPolicy
-    receiving: Receiving = field(default_factory=Receiving)
+    receiving: Slots = field(default_factory=receiving_slots)
 
     async def get(self, caller: Caller, store_id: UUID) -> Store:
         """Raises StoreNotFound."""
