@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,10 +12,9 @@ from typing import Any
 import pytest
 from tests.agents.agent import META, Agent
 from tests.databases import only_sqlite
+from tests.forks import MERCATO, start
 from tests.service import Service
 from tests.waiting import PATIENCE
-
-MERCATO = str(Path(sys.executable).with_name("mercato"))
 
 
 @dataclass
@@ -135,10 +133,8 @@ async def test_a_key_is_never_an_argument(tmp_path: Path, arguments: tuple[str, 
     environment = {name: text for name, text in os.environ.items() if name != "MERCATO_KEY"}
     if "shop" in arguments or "mk_key@" in arguments[1]:
         environment["MERCATO_KEY"] = "mk_key"
-    process = await asyncio.create_subprocess_exec(
-        MERCATO, "mcp", *arguments, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        stdin=asyncio.subprocess.DEVNULL, env=environment, cwd=tmp_path,
-    )  # fmt: skip
+    pipe = asyncio.subprocess.PIPE
+    process = await start("mcp", *arguments, stderr=pipe, stdout=pipe, env=environment, cwd=tmp_path)
     _, error = await process.communicate()
     assert process.returncode == 2
     assert words in error.decode()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.databases import only_sqlite
-from tests.processes.test_serve import MERCATO, environment
+from tests.forks import start
+from tests.processes.test_serve import environment
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
@@ -160,8 +161,8 @@ async def test_with_a_token_metrics_require_it(metrics: CommerceMetrics):
 
 
 async def test_a_worker_process_has_metrics_of_its_jobs(tmp_path: Path):
-    process = await asyncio.create_subprocess_exec(
-        MERCATO, "worker", "--data-dir", tmp_path,
+    process = await start(
+        "worker", "--data-dir", tmp_path,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment(MERCATO_METRICS_PORT="20200", MERCATO_LOG_FORMAT="json"),

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from aiohttp import web
 from tests.api.test_order_handling import asked, handled
 from tests.api.trade import Trade, trade
+from tests.forks import start
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
 from tests.waiting import PATIENCE
@@ -139,11 +139,11 @@ async def test_the_command_prints_a_line_for_each_event(here: Trade, tmp_path: P
     order = await here.placed()
     await here.update(order, status="confirmed")
     command = [
-        *(str(Path(sys.executable).with_name("mercato")), "listen", "--poll", "--api", here.mercato.base),
+        *("listen", "--poll", "--api", here.mercato.base),
         *("--key", here.front.key or "", "--oldest", "--count", "2", "--json"),
         *("--cursor", str(tmp_path / "cursor.txt")),
     ]
-    process = await asyncio.create_subprocess_exec(
+    process = await start(
         *command,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

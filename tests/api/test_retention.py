@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
 import sqlite3
-import sys
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +16,8 @@ from sqlalchemy import func, insert, select, update
 from structlog.testing import capture_logs
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
 from tests.databases import only_sqlite
+from tests.forks import start
+from tests.processes.test_serve import environment
 from tests.service import MerchantServer, Service, service
 from tests.stored import text_of
 from tests.waiting import PATIENCE
@@ -292,13 +292,11 @@ async def erase(here: Trade, name: str, *options: str) -> tuple[int, str]:
     """Run `mercato customer erase` as a process of its own; return its exit code and what it said."""
     settings = here.mercato.app.settings
     assert settings.database_url is not None
-    running = await asyncio.create_subprocess_exec(
-        Path(sys.executable).with_name("mercato"), "customer", "erase", name, *options,
-        env={
-            "MERCATO_DATABASE_URL": settings.database_url.reveal(),
-            "MERCATO_DATA_DIR": str(settings.data_dir),
-            "PATH": os.environ["PATH"],
-        },
+    running = await start(
+        "customer", "erase", name, *options,
+        env=environment(
+            MERCATO_DATABASE_URL=settings.database_url.reveal(), MERCATO_DATA_DIR=str(settings.data_dir)
+        ),
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, err = await running.communicate()

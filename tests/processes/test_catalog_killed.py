@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql, only_sqlite
+from tests.forks import Running
 from tests.processes.test_placement_killed import Network, opened
 from tests.processes.test_serve import until_status
 from tests.service import Client
@@ -35,7 +36,7 @@ ENDED = {"succeeded", "failed"}
 class Till:
     """The merchant's client of a running service, and its store."""
 
-    process: asyncio.subprocess.Process
+    process: Running
     client: Client
     store: str
     first: str

@@ -15,6 +15,7 @@ from aiohttp import web
 from tests.api.trade import MERCHANT, PLACE, VALIDATE, tea
 from tests.catalog.documents import cafe
 from tests.databases import only_postgresql, only_sqlite
+from tests.forks import Running
 from tests.processes.test_serve import mercato, serving, until_status
 from tests.service import Client, MerchantServer, merchant
 from tests.waiting import PATIENCE
@@ -48,7 +49,7 @@ class StoreSystem:
     denied: set[str] = field(default_factory=set)
     cancelled: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     bodies: dict[str, set[bytes]] = field(default_factory=dict)
-    victims: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    victims: dict[str, Running] = field(default_factory=dict)
 
     async def place(self, request: web.Request, body: bytes) -> web.Response:
         order_id = request.headers["webhook-id"]
@@ -95,7 +96,7 @@ class Network:
         }
 
     @asynccontextmanager
-    async def serving(self, **settings: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    async def serving(self, **settings: str) -> AsyncIterator[tuple[Running, str]]:
         async with AsyncExitStack() as stack:
             async with self.starts:
                 run = serving(self.data_dir, **self.settings, **settings)

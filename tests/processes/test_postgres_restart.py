@@ -13,8 +13,9 @@ import aiohttp
 from aiohttp import web
 from tests.api.trade import MERCHANT, PLACE, tea
 from tests.catalog.documents import cafe
+from tests.forks import Running, start
 from tests.own_postgres import OwnPostgres, own_postgres
-from tests.processes.test_serve import MERCATO, environment, mercato, serving, until_status
+from tests.processes.test_serve import environment, mercato, serving, until_status
 from tests.service import Client, MerchantServer, merchant
 from tests.waiting import PATIENCE, loop_timeout
 
@@ -124,11 +125,9 @@ class Trade:
 
 
 @asynccontextmanager
-async def working(**settings: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def working(**settings: str) -> AsyncIterator[Running]:
     """Run `mercato worker`."""
-    process = await asyncio.create_subprocess_exec(
-        MERCATO, "worker", stdout=asyncio.subprocess.PIPE, env=environment(**settings)
-    )
+    process = await start("worker", stdout=asyncio.subprocess.PIPE, env=environment(**settings))
     try:
         assert process.stdout is not None
         async with asyncio.timeout(PATIENCE):

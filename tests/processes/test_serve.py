@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,12 +14,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 from tests.databases import only_sqlite
+from tests.forks import INSTALLED, Running, start
 from tests.service import CATALOG, Client, MerchantServer, merchant
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features.schema import SCHEMA
-
-MERCATO = Path(sys.executable).with_name("mercato")
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -29,10 +27,10 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def serving(data_dir: Path, **settings: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def serving(data_dir: Path, **settings: str) -> AsyncIterator[tuple[Running, str]]:
     """Run `mercato serve` on a free port until it listens; kill it if it still runs at the end."""
-    process = await asyncio.create_subprocess_exec(
-        MERCATO, "serve", "--port", "0", "--data-dir", data_dir,
+    process = await start(
+        "serve", "--port", "0", "--data-dir", data_dir,
         stdout=asyncio.subprocess.PIPE, env=environment(**settings),
     )  # fmt: skip
     try:
@@ -49,8 +47,8 @@ async def serving(data_dir: Path, **settings: str) -> AsyncIterator[tuple[asynci
 
 async def mercato(*arguments: Any, **settings: str) -> tuple[int, str, str]:
     """Run a command to its end; return exit code, standard output and standard error."""
-    process = await asyncio.create_subprocess_exec(
-        MERCATO, *map(str, arguments),
+    process = await start(
+        *arguments,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment(**settings),
     )  # fmt: skip
     async with asyncio.timeout(60):
@@ -60,9 +58,8 @@ async def mercato(*arguments: Any, **settings: str) -> tuple[int, str, str]:
 
 
 async def partner(data_dir: Path, **settings: str) -> Any:
-    code, out, err = await mercato(
-        "partner", "create", "Test", "--kind", "commerce", "--json", "--data-dir", data_dir, **settings
-    )
+    words = ("partner", "create", "Test", "--kind", "commerce", "--json")
+    code, out, err = await mercato(*words, "--data-dir", data_dir, **settings)
     assert code == 0, err
     return json.loads(out)
 
@@ -85,8 +82,8 @@ async def shop() -> AsyncIterator[MerchantServer]:
 async def test_a_partner_is_created_while_the_server_runs_and_sigterm_ends_it_with_0(
     tmp_path: Path, shop: MerchantServer
 ):
-    async with serving(tmp_path) as (process, base), aiohttp.ClientSession() as session:
-        made = await partner(tmp_path)
+    async with serving(tmp_path, **INSTALLED) as (process, base), aiohttp.ClientSession() as session:
+        made = await partner(tmp_path, **INSTALLED)
         assert set(made) == {"partnerId", "commerceKey", "commerceKeyId", "signingSecret"}
         client = Client(base, made["commerceKey"], session)
         assert (await client.get("/v1/commerce/stores")).json() == {"stores": [], "nextCursor": None}
@@ -151,8 +148,8 @@ async def test_two_servers_on_one_data_directory_share_it(tmp_path: Path, shop: 
 async def test_another_process_on_one_sqlite_file_says_which_one_serves_it(tmp_path: Path, command: str):
     async with serving(tmp_path) as (first, _):
         options = ("--port", "0") if command == "serve" else ()
-        second = await asyncio.create_subprocess_exec(
-            MERCATO, command, *options, "--data-dir", tmp_path,
+        second = await start(
+            command, *options, "--data-dir", tmp_path,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment(),
         )  # fmt: skip
         assert second.stdout is not None
@@ -229,8 +226,8 @@ async def test_a_port_in_use_is_reported(tmp_path: Path):
 @only_sqlite
 @pytest.mark.parametrize("workers", ["1", "2"])
 async def test_serve_dev_reaches_loopback_and_says_so(tmp_path: Path, database_kind: str, workers: str):
-    process = await asyncio.create_subprocess_exec(
-        MERCATO, "serve", "--dev", "--port", "0", "--workers", workers, "--data-dir", tmp_path / "data",
+    process = await start(
+        "serve", "--dev", "--port", "0", "--workers", workers, "--data-dir", tmp_path / "data",
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env=environment(MERCATO_ALLOW_PRIVATE_NETWORKS="false"),
     )  # fmt: skip

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.databases import only_sqlite
-from tests.processes.test_serve import MERCATO, environment
+from tests.forks import MERCATO
+from tests.processes.test_serve import environment
 
 UNIT = Path(__file__).resolve().parents[2] / "deploy/mercato.service"
 FILTER = Path(__file__).with_name("under_filter.py")

@@ -24,8 +24,9 @@ import aiohttp
 import pytest
 from tests.console.browser import Browser
 from tests.docs.documents import ROOT, blocks
+from tests.forks import MERCATO
 from tests.ports import free_port
-from tests.processes.test_serve import MERCATO, environment, until_status
+from tests.processes.test_serve import environment, until_status
 from tests.servers import StubDns, self_signed
 from tests.service import CATALOG, Client, merchant
 from tests.waiting import PATIENCE, loop_timeout

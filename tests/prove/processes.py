@@ -5,18 +5,16 @@ import json
 import os
 import random
 import signal
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tests.forks import Running, start
 from tests.prove.points import POINTS
 
 from mercato.platform import processes
-from mercato.platform.processes import exit_with_parent
 
 START_SECONDS: Final = 60.0
 """How long a process may take to start on a busy machine."""
@@ -28,24 +26,15 @@ ARMED: Final = 0.6
 """The share of starts that kill themselves at a named point."""
 
 
-def command(*arguments: str) -> list[str]:
-    """Return the command line of `mercato` with these arguments."""
-    return [sys.executable, "-c", "from mercato_tools.cli.main import main; main()", *arguments]
-
-
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Return an environment with these settings of Mercato and no others."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
-    # Starts dominate a proof: without a cache each would compile all modules.
-    clean.pop("PYTHONDONTWRITEBYTECODE", None)
     return clean | dict(settings)
 
 
 async def ask(settings: Mapping[str, str], *arguments: str) -> Any:
     """Run a command that prints JSON; return its value."""
-    process = await asyncio.create_subprocess_exec(
-        *command(*arguments), env=environment(settings), stdout=asyncio.subprocess.PIPE
-    )
+    process = await start(*arguments, env=environment(settings), stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
     if process.returncode != 0:
         raise RuntimeError(f"mercato {' '.join(arguments)} ended with {process.returncode}")
@@ -60,7 +49,7 @@ class Program:
     role: str
     settings: Mapping[str, str]
     log: Path
-    process: asyncio.subprocess.Process | None = None
+    process: Running | None = None
     base: str | None = None
     """Its address; None while it is down, and always for a worker."""
 
@@ -69,13 +58,11 @@ class Program:
         extra = {} if crash_at is None else {processes.CRASH_VARIABLE: crash_at}
         arguments = ["serve", "--port", "0"] if self.role == "serve" else ["worker"]
         with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *command(*arguments),
+            self.process = await start(
+                *arguments,
                 env=environment({**self.settings, **extra}),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                # If the proof itself is killed, its processes end.
-                preexec_fn=partial(exit_with_parent, os.getpid()),
             )
 
     async def listen(self) -> None:
@@ -97,8 +84,8 @@ class Program:
     def kill(self) -> None:
         """End it as a power failure would."""
         if self.process is not None and self.process.returncode is None:
-            # Not by `Process.kill`, which looks first whether it has ended. One that has just died at a named place
-            # would have its exit code taken by that look, and asyncio, which waits for it, could only say 255.
+            # Not by the `kill` of asyncio's processes, which looks first whether it has ended. One that has just died
+            # at a named place would have its exit code taken by that look, and asyncio could only say 255.
             with suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGKILL)
 

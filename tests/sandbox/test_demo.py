@@ -4,13 +4,13 @@ import asyncio
 import os
 import re
 import signal
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
 import pytest
 from tests.console.browser import Browser
+from tests.forks import Running, start
 
 from mercato.cli.demo import demo
 from mercato.local.demo import merchant
@@ -19,8 +19,6 @@ from mercato.local.demo.merchant import STEPS, end_of_pause
 from mercato_client.testing import MerchantDouble
 from mercato_client.testing.caller import Caller
 from mercato_contract.wire import instant, parse_instant
-
-MERCATO = Path(sys.executable).with_name("mercato")
 
 GENEROUS = 60
 """Seconds; the demo takes four on an idle machine."""
@@ -88,11 +86,11 @@ CLAIMS = (
 """What the demo proves, in its order."""
 
 
-async def started(directory: Path, *arguments: str, **settings: str) -> asyncio.subprocess.Process:
+async def started(directory: Path, *arguments: str, **settings: str) -> Running:
     """Start the demo in a pipe, its temporary files below the directory."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
-    return await asyncio.create_subprocess_exec(
-        MERCATO, "demo", *arguments, cwd=directory,
+    return await start(
+        "demo", *arguments, cwd=directory,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env=environment | {"TMPDIR": str(directory), "COLUMNS": "80", "NO_COLOR": "1"} | settings,
     )  # fmt: skip
@@ -102,7 +100,7 @@ def left_in(directory: Path) -> list[Path]:
     return list(directory.iterdir())
 
 
-async def read_until(process: asyncio.subprocess.Process, words: str) -> str:
+async def read_until(process: Running, words: str) -> str:
     """Read standard output up to and including the line with the words."""
     assert process.stdout is not None
     lines = []
@@ -192,7 +190,7 @@ async def test_ctrl_c_in_the_middle_ends_it_with_130_and_leaves_no_files(tmp_pat
     await ends_interrupted(process, tmp_path)
 
 
-async def ends_interrupted(process: asyncio.subprocess.Process, directory: Path) -> None:
+async def ends_interrupted(process: Running, directory: Path) -> None:
     async with asyncio.timeout(GENEROUS):
         out, err = await process.communicate()
     assert (process.returncode, err) == (130, b"")

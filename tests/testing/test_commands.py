@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.databases import only_sqlite
+from tests.forks import INSTALLED, Running, start
 from tests.service import service
 from tests.testing.calls import ORDER, SECRET, tell
 
@@ -22,21 +22,18 @@ from mercato_client.testing import MerchantDouble, StorefrontDouble
 from mercato_tools.cli import FAILED, UNUSABLE, sandbox_work
 from mercato_tools.cli import main as cli
 
-MERCATO = Path(sys.executable).with_name("mercato")
 GENEROUS = 180
 """Seconds: what takes two here may take a minute beside other tests."""
 
-Process = asyncio.subprocess.Process
-
 
 @asynccontextmanager
-async def started(*arguments: str, directory: Path) -> AsyncIterator[Process]:
+async def started(*arguments: str, directory: Path, **settings: str) -> AsyncIterator[Running]:
     """Run `mercato sandbox` in a pipe, as in a terminal of 80 columns without colour."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
-    process = await asyncio.create_subprocess_exec(
-        MERCATO, "sandbox", *arguments, cwd=directory,
+    process = await start(
+        "sandbox", *arguments, cwd=directory,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env=environment | {"COLUMNS": "80", "NO_COLOR": "1"},
+        env=environment | {"COLUMNS": "80", "NO_COLOR": "1"} | settings,
     )  # fmt: skip
     try:
         yield process
@@ -46,7 +43,7 @@ async def started(*arguments: str, directory: Path) -> AsyncIterator[Process]:
         await process.communicate()
 
 
-async def until(process: Process, words: str) -> str:
+async def until(process: Running, words: str) -> str:
     """Read standard output up to and with the line that has the words."""
     assert process.stdout is not None
     printed = ""
@@ -58,7 +55,7 @@ async def until(process: Process, words: str) -> str:
     return printed
 
 
-async def ended(process: Process) -> tuple[int | None, str, str]:
+async def ended(process: Running) -> tuple[int | None, str, str]:
     """Send Ctrl-C; return the exit code and what it told from now on.
 
     Once is enough: who has told something listens for it already. A second one might meet Python's own end.
@@ -93,14 +90,15 @@ async def test_a_merchant_listens_shows_calls_and_ends_with_ctrl_c(tmp_path: Pat
 async def test_a_pipe_gets_only_lines_of_json_and_a_closed_one_ends_it_quietly(
     tmp_path: Path,
 ) -> None:
-    async with started("merchant", "--port", "0", "--json", directory=tmp_path) as process:
+    arguments = ("merchant", "--port", "0", "--json")
+    async with started(*arguments, directory=tmp_path, **INSTALLED) as process:
         assert process.stderr is not None
         url = (await process.stderr.readline()).decode().split()[-1]
         assert (await tell(f"{url}/hooks", "place"))[0] == 401
         line = json.loads(await until(process, "\n"))
         assert (line["operation"], line["status"]) == ("place", 401)
         # As `| head -1` does.
-        process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+        process._transport.get_pipe_transport(1).close()  # type: ignore[union-attr]
         await tell(f"{url}/hooks", "place")
         async with asyncio.timeout(GENEROUS):
             assert await process.wait() == FAILED

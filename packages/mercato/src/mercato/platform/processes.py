@@ -1,7 +1,7 @@
 """The life and the memory of processes: they end with their parent, and give memory back.
 
 At named crash points a test can kill this process with SIGKILL. Without `MERCATO_TEST_CRASH_AT` in the environment,
-`crash_point` does nothing.
+`crash_point` only compares.
 """
 
 import asyncio
@@ -98,17 +98,10 @@ def allow_open_files() -> None:
 
 CRASH_VARIABLE: Final = "MERCATO_TEST_CRASH_AT"
 
-_AT: Final = os.environ.get(CRASH_VARIABLE)
+_crash_at = os.environ.get(CRASH_VARIABLE)
 
 
-def _pass(_name: str) -> None:
-    """Do nothing: no crash point is configured."""
-
-
-def _crash(name: str) -> None:
-    if name == _AT:
+def crash_point(name: str) -> None:
+    """Call it with the name of the point that is reached; `written` is within a transaction, before its commit."""
+    if name == _crash_at:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-crash_point: Final = _pass if _AT is None else _crash
-"""Call it with the name of the point that is reached; `written` is within a transaction, before its commit."""
