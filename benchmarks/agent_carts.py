@@ -27,8 +27,12 @@ def main() -> None:
         body = trade.add()
         add = trade.post(CARTS, body)
         with bare("cart", encoded(json.dumps(prices(trade)).encode())) as floor:
+            lines = [*body["cart"]["lineItems"], body["item"]]
             for words, by_name in (("by name", True), ("by id", False)):
-                request = requested(trade, body, words, by_name=by_name)
+                sent = [named(trade, line, by_name=by_name) for line in lines]
+                arguments = {"storeId": trade.store["storeId"], "lines": sent}
+                request, answer = requested(trade, "price_cart", arguments)
+                assert answer["amounts"] == trade.call(CARTS, body)["amounts"]
                 against(
                     f"price_cart {words}, 5 lines",
                     floor,
@@ -53,24 +57,17 @@ def compare(name: str, server: Server, operation: bytes, tool: bytes) -> None:
     report(name, pairs, OPERATION)
 
 
-def requested(trade: Trade, body: Any, words: str, *, by_name: bool) -> bytes:
-    """Return the bytes of a call with the lines of a cart, which costs the same."""
-    lines = [*body["cart"]["lineItems"], body["item"]]
-    message = call([named(trade, line, by_name=by_name) for line in lines], trade)
+def requested(trade: Trade, tool: str, arguments: Any) -> tuple[bytes, Any]:
+    """Return the bytes of a call of a tool, and what it answers."""
+    params = {"name": tool, "arguments": arguments}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     version = {"MCP-Protocol-Version": REVISION}
     answer = trade.server.call("POST", PATH, message, key=trade.front_key, headers=version)
-    assert answer["result"]["structuredContent"]["amounts"] == trade.call(CARTS, body)["amounts"]
+    assert not answer["result"]["isError"], answer
     request = trade.post(PATH, message, **version)
-    size = len(json.dumps(answer, separators=(",", ":")))
-    print(f"{words}: {len(request):,} bytes in, {size:,} out")
-    return request
-
-
-def call(lines: list[Any], trade: Trade) -> Any:
-    """Return the call of the tool."""
-    arguments = {"storeId": trade.store["storeId"], "lines": lines}
-    params = {"name": "price_cart", "arguments": arguments}
-    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    size = len(json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode())
+    print(f"{tool}: {len(request):,} bytes in, {size:,} out")
+    return request, answer["result"]["structuredContent"]
 
 
 def named(trade: Trade, line: Any, *, by_name: bool) -> Any:

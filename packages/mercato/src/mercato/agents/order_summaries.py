@@ -9,9 +9,17 @@ from msgspec import UNSET, Meta, UnsetType
 from mercato.agents.texts import described, plain
 from mercato.agents.tools import ToolCall, take_within
 from mercato.http.operations import Operation
-from mercato_contract.orders import MarketfrontOrderPage, Order, OrderAmounts, OrderState, OrderStatus
+from mercato_catalog.carts.names import shown
+from mercato_contract.orders import (
+    CommerceOrder,
+    MarketfrontOrderPage,
+    Order,
+    OrderAmounts,
+    OrderState,
+    OrderStatus,
+)
 from mercato_contract.pages import cursor_of
-from mercato_contract.placements import Amounts, OrderLine, PickupFulfillment
+from mercato_contract.placements import Amounts, CommerceLine, OrderLine, PickupFulfillment
 from mercato_contract.stores import FulfillmentMode
 from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire
@@ -125,11 +133,11 @@ def amounts_differ(amount: str) -> bool:
     return amount.strip("-0.") != ""
 
 
-def _line_of(line: OrderLine) -> LineSummary:
+def _line_of(line: OrderLine | CommerceLine) -> LineSummary:
     choices = "; ".join(_choices_of(line))
     return LineSummary(
         item_id=line.item_id,
-        name=plain(line.name or ""),
+        name=shown(line.name or ""),
         quantity=line.quantity,
         total=UNSET if line.amounts is UNSET else line.amounts.total,
         choices=plain(choices, MAX_CHOICES) or UNSET,
@@ -137,13 +145,13 @@ def _line_of(line: OrderLine) -> LineSummary:
     )
 
 
-def _choices_of(line: OrderLine) -> Iterator[str]:
+def _choices_of(line: OrderLine | CommerceLine) -> Iterator[str]:
     for group in line.modifier_groups:
+        of_group = shown(group.name or "")
         for chosen in group.line_items:
             units = "" if chosen.quantity == 1 else f"{chosen.quantity} x "
-            below = ", ".join(_choices_of(chosen))
-            name = plain(chosen.name or "")
-            yield f"{plain(group.name or '')}: {units}{name}{f' ({below})' if below else ''}"
+            below = f" ({', '.join(_choices_of(chosen))})" if chosen.modifier_groups else ""
+            yield f"{of_group}: {units}{shown(chosen.name or '')}{below}"
 
 
 def _text_of_line(line: LineSummary) -> str:
@@ -153,7 +161,7 @@ def _text_of_line(line: LineSummary) -> str:
     return f"- {line.quantity} x {line.name}{choices}{price}{note}"
 
 
-def _summary_members(order: Order) -> dict[str, Any]:
+def _summary_members(order: Order | CommerceOrder) -> dict[str, Any]:
     return {
         "order_id": order.order_id,
         "store_id": order.store_id,
@@ -172,8 +180,8 @@ def _summary_members(order: Order) -> dict[str, Any]:
     }
 
 
-def details_of(order: Order) -> OrderDetails:
-    """Return an order with as many of its lines as there is room for."""
+def details_of(order: Order | CommerceOrder) -> OrderDetails:
+    """Return an order, of either representation, with as many of its lines as there is room for."""
     lines = list(map(_line_of, order.cart.line_items))
     taken, _ = take_within(lines, _text_of_line, most=LINES_SIZE)
     return OrderDetails(

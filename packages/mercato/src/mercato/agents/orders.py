@@ -3,7 +3,7 @@
 A quote's order is placed once, so a repeat is always safe: it gets the first answer again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 from uuid import UUID, uuid5
@@ -35,9 +35,9 @@ from mercato.agents.tools import (
 from mercato.api.orders import marketfront_orders
 from mercato.features.orders.errors import OrderClosed, StoreUnreachable
 from mercato.features.orders.idempotency import CancelledOrder, PlacedOrder, RefusedOrder, UnansweredOrder
-from mercato.features.orders.record import OrderRow
+from mercato.features.orders.record import OrderRow, commerce_order_of
 from mercato.features.orders.sentences import facts_of, sentence_of
-from mercato.features.orders.service import list_timeline
+from mercato.features.orders.service import list_changes
 from mercato.features.partners.model import Surface
 from mercato.features.quotes.model import ApprovalRequest, FoundQuote, QuotePlacement, QuoteState
 from mercato.http.calls import operation_of
@@ -47,6 +47,7 @@ from mercato_contract.orders import (
     CancelOrderRequest,
     Order,
     OrderState,
+    TimelineEntry,
 )
 from mercato_contract.refusals import InvalidRequest
 from mercato_contract.wire import Wire, redacted, rfc3339
@@ -221,27 +222,29 @@ async def get_order(call: ToolCall[GetOrder]) -> OrderAnswer:
     if (asked.order_id is None) == (asked.quote_id is None):
         raise InvalidRequest("Send either orderId or quoteId.")
     if asked.order_id is not None:
-        return await _current(app, await app.orders.get(call.caller, asked.order_id))
+        return await _current(app, *await app.orders.get_with_changes(call.caller, asked.order_id))
     assert asked.quote_id is not None
     found = await app.quotes.find(call.caller, asked.quote_id)
     if found.order is not None:
-        return await _current(app, found.order, quote_id=found.id)
+        async with app.db.read() as tx:
+            changes = await list_changes(tx, found.order)
+        return await _current(app, found.order, changes, quote_id=found.id)
     if found.approval is not None:
         return _waiting(call, found.approval, OrderStage.PENDING_APPROVAL)
     return _unplaced(found, is_over=found.quote is None or found.quote.is_over(app.clock()))
 
 
-async def _current(app: Services, row: OrderRow, *, quote_id: UUID | UnsetType = UNSET) -> OrderAnswer:
+async def _current(
+    app: Services, row: OrderRow, changes: Sequence[TimelineEntry], *, quote_id: UUID | UnsetType = UNSET
+) -> OrderAnswer:
     """Return an order as it is now."""
-    async with app.db.read() as tx:
-        entries = await list_timeline(tx, row, reader=Surface.MARKETFRONT)
     store = await app.cache.find(row.store_id)
     name = "the store" if store is None else plain(store.name)
     facts = facts_of(
-        row, entries, store=name, timezone="UTC" if store is None else store.timezone, now=app.clock()
+        row, changes, store=name, timezone="UTC" if store is None else store.timezone, now=app.clock()
     )
-    order = row.storefront_order
-    details = details_of(order)
+    # The merchant's representation has the lines as they are stored. None of its own ids are in the details.
+    details = details_of(commerce_order_of(row))
     return OrderAnswer(
         status=OrderStage.PLACED,
         sentence=described(sentence_of(facts)),

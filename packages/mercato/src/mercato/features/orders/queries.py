@@ -121,6 +121,12 @@ _DELETE_EARLIER_SUBMISSION: Final = prepared(
     delete(submissions).where(submissions.c.order_id == bindparam("where_order"))
 )
 _INSERT_ENTRY: Final = prepared_insert(history)
+_LIST_HISTORY: Final = prepared(
+    select(history.c.at, history.c.actor, history.c.type, history.c.detail)
+    .where(history.c.order_id == bindparam("where_order"))
+    .order_by(history.c.number)
+    .limit(bindparam("most"))
+)
 
 _COLUMNS: Final = tuple(orders.c.keys())
 _values_of: Final = attrgetter(*_COLUMNS)
@@ -153,11 +159,18 @@ async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> Non
 
 async def get_own_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow:
     """Return an order of the caller's stores, or placed by the caller; `lock` locks its row. Raises OrderNotFound."""
-    query = select(orders).where(orders.c.id == order_id, _is_own(caller))
-    row = await tx.first(query.with_for_update() if lock else query)
+    column, owner_id = _owner(caller)
+    row = await tx.first(_find_own(column, lock=lock), {"where_id": order_id, "where_owner": owner_id})
     if row is None:
         raise OrderNotFound(order_id)
     return _order(row)
+
+
+@cache
+def _find_own(column: str, *, lock: bool) -> Select[Any]:
+    """Return the statement that finds an order by its id and its owner, which is in this column."""
+    query = _FIND.where(orders.c[column] == bindparam("where_owner"))
+    return prepared(query.with_for_update() if lock else query)
 
 
 async def get_order(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow:
@@ -307,10 +320,15 @@ def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> UpdateBase:
 
 def _is_own(caller: Caller) -> ColumnElement[bool]:
     """Return whether an order is of the caller's stores, or placed by the caller: by the agent, with an agent's key."""
+    column, owner_id = _owner(caller)
+    return orders.c[column] == owner_id
+
+
+def _owner(caller: Caller) -> tuple[str, UUID]:
+    """Return the column that says whose an order is, and its value in the caller's orders."""
     if caller.agent is not None:
-        return orders.c.agent_id == caller.agent.id
-    side = orders.c.partner_id if caller.surface is Surface.COMMERCE else orders.c.storefront_id
-    return side == caller.partner_id
+        return "agent_id", caller.agent.id
+    return "partner_id" if caller.surface is Surface.COMMERCE else "storefront_id", caller.partner_id
 
 
 def _to_columns(values: Mapping[str, object]) -> dict[str, object]:
@@ -482,11 +500,5 @@ class HistoryEntry(NamedTuple):
 
 async def list_history(tx: Read, order_id: UUID, *, limit: int) -> list[HistoryEntry]:
     """Return an order's history, oldest first."""
-    columns = history.c
-    rows = await tx.all(
-        select(columns.at, columns.actor, columns.type, columns.detail)
-        .where(columns.order_id == order_id)
-        .order_by(columns.number)
-        .limit(limit)
-    )
+    rows = await tx.all(_LIST_HISTORY, {"where_order": order_id, "most": limit})
     return [HistoryEntry(row.at, Actor(row.actor), row.type, row.detail) for row in rows]

@@ -70,7 +70,10 @@ class OrderFacts(Struct, frozen=True, kw_only=True):
 def facts_of(
     row: OrderRow, entries: Sequence[TimelineEntry], *, store: str, timezone: str, now: datetime
 ) -> OrderFacts:
-    """Return what the sentence about an order is made of: its row, and its timeline, oldest first."""
+    """Return what the sentence about an order is made of: its row, and its changes, oldest first.
+
+    `entries` may have the rest of its timeline as well.
+    """
     accepted = next((entry for entry in entries if _has_begun(entry)), None)
     changed = [entry for entry in entries if _changes_status(entry)]
     last = changed[-1] if changed else None

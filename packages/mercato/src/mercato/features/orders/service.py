@@ -117,6 +117,14 @@ class Orders(Struct, frozen=True):
         async with self.db.read() as tx:
             return await queries.get_own_order(tx, caller, order_id)
 
+    async def get_with_changes(
+        self, caller: Caller, order_id: UUID
+    ) -> tuple[OrderRow, Sequence[TimelineEntry]]:
+        """Return the caller's order, and its changes of that moment as `list_changes` does. Raises OrderNotFound."""
+        async with self.db.read() as tx:
+            row = await queries.get_own_order(tx, caller, order_id)
+            return row, await list_changes(tx, row)
+
     async def update(
         self,
         caller: Caller,
@@ -225,7 +233,7 @@ async def list_timeline(tx: Read, row: OrderRow, *, reader: Surface | None = Non
 
     The merchant doesn't see which of the storefront's agents placed it.
     """
-    history = await queries.list_history(tx, row.id, limit=MAX_ENTRIES)
+    changes = await list_changes(tx, row)
     attempts = await list_attempts_of_order(tx, row.id, limit=MAX_ENTRIES)
     placed: dict[str, Any] = {"total": row.amounts.total, "currency": row.currency}
     if row.agent_id is not None and reader is not Surface.COMMERCE:
@@ -234,15 +242,22 @@ async def list_timeline(tx: Read, row: OrderRow, *, reader: Surface | None = Non
     entries = [
         TimelineEntry(at=rfc3339(row.created_at), type="placed", actor=Actor.STOREFRONT, detail=placed),
         *(_attempt_entry(attempt, reader) for attempt in attempts),
-        *(
-            TimelineEntry(
-                at=rfc3339(entry.at),
-                type=entry.type,
-                actor=entry.actor,
-                detail=msgspec.json.decode(entry.detail),
-            )
-            for entry in history
-        ),
+        *changes,
+    ]
+    return sorted(entries, key=attrgetter("at"))
+
+
+async def list_changes(tx: Read, row: OrderRow) -> list[TimelineEntry]:
+    """Return how the order changed, oldest first: its timeline without its placing and without calls."""
+    history = await queries.list_history(tx, row.id, limit=MAX_ENTRIES)
+    entries = [
+        TimelineEntry(
+            at=rfc3339(entry.at),
+            type=entry.type,
+            actor=entry.actor,
+            detail=msgspec.json.decode(entry.detail),
+        )
+        for entry in history
     ]
     return sorted(entries, key=attrgetter("at"))
 
