@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.carts.random_store import Json, RandomStore
 
 from mercato_catalog import Catalog, Resolution, build
+from mercato_catalog.carts import names
 from mercato_catalog.carts.lines import choice_of
 from mercato_catalog.carts.names import is_listed, shown
 from mercato_catalog.carts.ordering import MAX_CANDIDATES, MAX_OPTIONS
@@ -260,6 +261,30 @@ def test_a_name_that_fits_nothing_is_a_fault_with_the_nearest_three():
     fault = fault_of(line("pizza", choice("size", "lrge")))
     assert (fault.code, fault.pointer) == ("ITEM_UNAVAILABLE", "/lines/0/choices/0/option")
     assert ids(fault.candidates) == [LARGE, SMALL]
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_names_that_are_as_near_come_in_the_menu_s_order_in_every_process(
+    monkeypatch: pytest.MonkeyPatch, *, is_reversed: bool
+):
+    class Pairs(set[str]):
+        """A set whose order doesn't depend on the process."""
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(sorted(super().__iter__(), reverse=is_reversed))
+
+    pairs_of = names._pairs  # each process has another order of the same set
+    monkeypatch.setattr(names, "_pairs", lambda name: Pairs(pairs_of(name)))
+    # Each has one pair of letters in common with what is sent, and another one.
+    made = {str(id_of(number)): {"name": name, "basePrice": "1.00"} for number, name in NEAR.items()}
+    catalog = catalog_of(
+        {"currency": "USD", "items": made, "sections": {"all": {"name": "All", "itemIds": list(made)}}}
+    )
+    [found] = resolve(line("abcd"), catalog=catalog).lines
+    assert ids(found.faults[0].candidates) == [id_of(number) for number in NEAR]
+
+
+NEAR = {1: "xbcx", 2: "xabx", 3: "xcdx"}
 
 
 def test_an_option_of_another_group_isn_t_taken():

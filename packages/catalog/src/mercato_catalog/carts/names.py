@@ -7,6 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from heapq import nsmallest
 from itertools import pairwise
 from typing import Final
 from uuid import UUID
@@ -172,13 +173,16 @@ class Neighbours(Struct, frozen=True):
         """Return the keys of the nearest names."""
         shared: Counter[int] = Counter()
         room = _MAX_VISITS
-        found = [self.by_pair[pair] for pair in _pairs(wanted) if pair in self.by_pair]
-        for places in sorted(found, key=len):
+        found = [pair for pair in _pairs(wanted) if pair in self.by_pair]
+        for pair in sorted(found, key=lambda pair: (len(self.by_pair[pair]), pair)):
+            places = self.by_pair[pair]
             shared.update(places[:room])
             room -= len(places)
             if room <= 0:
                 break
-        near = [self.keys[place] for place, _ in shared.most_common(_MAX_RANKED)]
+        # Of those with as many pairs in common, the first of the menu: a set has another order in each process.
+        most = nsmallest(_MAX_RANKED, shared.items(), key=lambda entry: (-entry[1], entry[0]))
+        near = [self.keys[place] for place, _ in most]
         # Those without any pair in common are as near as each other.
         others = [key for key in self.keys[: _MAX_RANKED + NEAREST] if key not in near]
         return _rank(wanted, [*near, *others[:NEAREST]], self.names)
