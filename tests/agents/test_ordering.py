@@ -18,6 +18,8 @@ from tests.sharing import own, shared
 from mercato.agents.protocol import INITIALIZED, INVALID_PARAMS, MODERN, URL_REQUEST
 from mercato.agents.tools import SMALL
 from mercato.features.partners.model import PartnerKind
+from mercato.platform.db.engine import Database
+from mercato.platform.telemetry.context import current_action
 
 pytestmark = shared
 
@@ -95,6 +97,24 @@ async def test_an_agent_goes_from_find_stores_to_a_cancelled_order(
     assert again == cancelled
     # The first answer of the placement stays.
     assert await buyer.call("place_order", quoteId=quote["quoteId"], total="6.80") == placed
+
+
+@own()
+async def test_an_order_and_its_history_are_read_at_one_moment(
+    buyer: Agent, sells: Trade, mercato: Service, monkeypatch: pytest.MonkeyPatch
+):
+    quote = await buyer.call("quote_order", **order_of(sells))
+    placed = await buyer.call("place_order", quoteId=quote["quoteId"], total="5.80")
+    blocks: list[str | None] = []
+    read = Database.read
+
+    def counted(db: Database) -> Any:
+        blocks.append(current_action())
+        return read(db)
+
+    monkeypatch.setattr(Database, "read", counted)
+    await buyer.call("get_order", orderId=placed["order"]["orderId"])
+    assert blocks.count("mcp.get_order") == 1
 
 
 async def test_the_lines_of_every_order_have_ids_of_their_own(buyer: Agent, sells: Trade):

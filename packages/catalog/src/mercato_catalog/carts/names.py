@@ -48,10 +48,16 @@ def shown(name: str) -> str:
     return as_data(name, most=MAX_NAME)
 
 
-@lru_cache(maxsize=4096)
 def normal_form(text: str) -> str:
-    """Return the normal form of a name that was sent: most of them are sent again and again."""
+    """Return the normal form of a name."""
     return key_of(shown(text))
+
+
+@lru_cache(maxsize=4096)
+def key_or_name(text: str) -> Key | str:
+    """Return the key of an id that was sent, or the normal form of a name: most of them are sent again and again."""
+    sent = parse_uuid(text)
+    return normal_form(text) if sent is None else sent.int
 
 
 def is_listed(item: CompiledItem, catalog: CompiledCatalog) -> bool:
@@ -72,31 +78,36 @@ class Names(Struct, frozen=True):
 
     def find_items(self, text: str) -> Sequence[Key]:
         """Return the items that an id or a name fits: those that are sold by themselves, if there are any."""
-        items = self.catalog.items
-        if (item_id := parse_uuid(text)) is not None:
-            return [item_id.int] if item_id.int in items else []
-        fits = self.by_name.get(normal_form(text), ())
+        items, sent = self.catalog.items, key_or_name(text)
+        if isinstance(sent, int):
+            return (sent,) if sent in items else ()
+        fits = self.by_name.get(sent, ())
         if len(fits) <= 1:
             return fits
         return [key for key in fits if is_listed(items[key], self.catalog)] or fits
 
     def find_groups(self, text: str, item: CompiledItem) -> Sequence[Key]:
         """Return the modifier groups of an item that an id or a name fits."""
-        if (group_id := parse_uuid(text)) is not None:
-            return [group_id.int] if group_id.int in item.groups else []
-        normal = normal_form(text)
-        return [key for key in dict.fromkeys(item.groups) if normal and self.group_names[key] == normal]
+        sent = key_or_name(text)
+        if isinstance(sent, int):
+            return (sent,) if sent in item.groups else ()
+        if not sent:
+            return ()
+        names = self.group_names
+        fits = [key for key in item.groups if names[key] == sent]
+        return fits if len(fits) <= 1 else list(dict.fromkeys(fits))
 
     def find_options(self, text: str, group: CompiledGroup) -> Sequence[Key]:
         """Return the options of a modifier group that an id or a name fits."""
-        choices = group.choices
-        if (item_id := parse_uuid(text)) is not None:
-            return [item_id.int] if item_id.int in choices else []
-        normal = normal_form(text)
-        named = self.by_name.get(normal, ())
+        choices, sent = group.choices, key_or_name(text)
+        if isinstance(sent, int):
+            return (sent,) if sent in choices else ()
+        named = self.by_name.get(sent, ())
+        if len(named) == 1:  # most names are those of one item
+            return named if named[0] in choices else ()
         if len(named) < len(choices):
             return [key for key in named if key in choices]
-        return [key for key in choices if self.item_names[key] == normal]
+        return [key for key in choices if self.item_names[key] == sent]
 
     def nearest_items(self, text: str) -> Sequence[Key]:
         """Return the items that are sold by themselves whose names are the nearest, the most similar first."""

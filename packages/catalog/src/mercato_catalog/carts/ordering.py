@@ -58,8 +58,7 @@ def _uuid(key: Key) -> UUID:
 
 def numbered() -> MakeId:
     """Return what makes ids of lines that nobody keeps: 1, 2, 3, ... as UUIDs."""
-    numbers = count(1)
-    return lambda: _uuid(next(numbers))
+    return map(_uuid, count(1)).__next__
 
 
 Steps = tuple[int, ...]
@@ -206,6 +205,10 @@ class _Line(Struct):
         )
 
 
+_Known = tuple[Path, CartModifierGroup, list[int]]
+"""A group of which a choice is known: its place in the cart, its choices there, and where each was sent."""
+
+
 class _Resolving:
     """One pass over the lines.
 
@@ -216,7 +219,8 @@ class _Resolving:
         self._names = names
         self._catalog = names.catalog
         self._sold_out = sold_out
-        self._steps: dict[Path, Steps] = {}
+        # By the place of a group in the cart: where each of its choices stands among those that were sent beside it.
+        self._sent: dict[Path, list[int]] = {}
         # Groups of a line of which an option isn't known: how many are chosen isn't known either.
         self._open: set[tuple[Path, UUID]] = set()
         self.cart: list[LineItem] = []
@@ -232,69 +236,73 @@ class _Resolving:
         item = self._catalog.items[fits[0]]
         found.item_id, found.name = _uuid(fits[0]), shown(item.name)
         path = (len(self.cart),)
-        self._steps[path] = (index,)
+        self.origins.append(index)
         groups: list[CartModifierGroup] = []
         if line.choices:
             found.choices, groups = self._read_choices(line.choices, item, path, found.faults)
-        self.origins.append(index)
-        self.cart.append(
-            LineItem(
-                item_id=found.item_id, modifier_groups=groups, quantity=line.quantity, note=line.note or None
-            )
-        )
+        self.cart.append(LineItem(found.item_id, groups, line.quantity, note=line.note or None))
         return found
 
     def _read_choices(
         self, choices: Sequence[NamedChoice], item: CompiledItem, path: Path, faults: list[LineFault]
     ) -> tuple[tuple[ResolvedChoice, ...], list[CartModifierGroup]]:
         """Return what the choices of an item are, and those that are known by their groups."""
-        names, scale, above = self._names, self._catalog.scale, self._steps[path]
+        names, catalog = self._names, self._catalog
+        items, scale = catalog.items, catalog.scale
         resolved: list[ResolvedChoice] = []
-        known: dict[Key, tuple[int, list[LineItem]]] = {}
+        known: dict[Key, _Known] = {}
         text: str | None = None
-        groups: Sequence[Key] = ()
         for index, choice in enumerate(choices):
-            steps, quantity = (*above, index), 1 if choice.quantity is None else choice.quantity
+            quantity = 1 if choice.quantity is None else choice.quantity
             if choice.group != text:  # several options of one group stand together
-                text, groups = choice.group, names.find_groups(choice.group, item)
+                text = choice.group
+                groups = names.find_groups(text, item)
+                if len(groups) == 1:
+                    group = catalog.groups[groups[0]]
+                    group_id, group_name, of_group = _uuid(groups[0]), shown(group.name), known.get(groups[0])
             if len(groups) != 1:
-                faults.append(self._group_fault(choice.group, groups, item, f"{_pointer(steps)}/group"))
+                pointer = f"{self._pointer_at(path, index)}/group"
+                faults.append(self._group_fault(choice.group, groups, item, pointer))
                 resolved.append(_unknown(quantity))
                 continue
-            (group_key,) = groups
-            group, group_id = self._catalog.groups[group_key], _uuid(group_key)
             fits = names.find_options(choice.option, group)
             if len(fits) != 1:
-                faults.append(self._option_fault(choice.option, fits, group, f"{_pointer(steps)}/option"))
+                pointer = f"{self._pointer_at(path, index)}/option"
+                faults.append(self._option_fault(choice.option, fits, group, pointer))
                 resolved.append(_unknown(quantity, group_id, group))
                 self._open.add((path, group_id))
                 continue
             (key,) = fits
-            option, option_id = self._catalog.items[key], _uuid(key)
-            number, chosen = known.setdefault(group_key, (len(known), []))
-            place = (*path, number, len(chosen))
-            self._steps[place] = steps
+            option, option_id = items[key], _uuid(key)
+            if of_group is None:
+                place = (*path, len(known))
+                of_group = known[groups[0]] = (place, CartModifierGroup(group_id, []), [])
+                self._sent[place] = of_group[2]
+            place, chosen, sent = of_group
             below: tuple[ResolvedChoice, ...] = ()
             parts: list[CartModifierGroup] = []
+            sent.append(index)
             if choice.choices:
-                below, parts = self._read_choices(choice.choices, option, place, faults)
-            chosen.append(LineItem(item_id=option_id, modifier_groups=parts, quantity=quantity))
+                at = (*place, len(chosen.line_items))
+                below, parts = self._read_choices(choice.choices, option, at, faults)
+            # By position: names would double the cost of making them.
+            chosen.line_items.append(LineItem(option_id, parts, quantity))
+            price_text = minor_to_decimal(group.choices[key], scale)
             resolved.append(
                 ResolvedChoice(
-                    group_id=group_id,
-                    group=shown(group.name),
-                    option_id=option_id,
-                    option=shown(option.name),
-                    quantity=quantity,
-                    price=minor_to_decimal(group.choices[key], scale),
-                    choices=below,
+                    group_id, group_name, option_id, shown(option.name), quantity, price_text, below
                 )
             )
-        chosen_of = [
-            CartModifierGroup(modifier_group_id=_uuid(key), line_items=chosen)
-            for key, (_, chosen) in known.items()
-        ]
-        return tuple(resolved), chosen_of
+        return tuple(resolved), [chosen for _, chosen, _ in known.values()]
+
+    def _steps_to(self, path: Path) -> Steps:
+        """Return the place, as it was sent, of a line or choice of the cart."""
+        below = (self._sent[path[:end]][path[end]] for end in range(2, len(path), 2))
+        return (self.origins[path[0]], *below)
+
+    def _pointer_at(self, path: Path, index: int) -> str:
+        """Return the pointer to a choice below a line or choice of the cart."""
+        return _pointer((*self._steps_to(path), index))
 
     # --- faults of names
 
@@ -363,11 +371,11 @@ class _Resolving:
         if not path:
             return "/lines"
         if len(path) % 2 == 0:  # a group, whose choices needn't stand together
-            return f"{_pointer(self._steps[path[:-1]])}/choices"
+            return f"{_pointer(self._steps_to(path[:-1]))}/choices"
         if fault.member:
-            return _pointer(self._steps[path]) + _MEMBERS[fault.member]
+            return _pointer(self._steps_to(path)) + _MEMBERS[fault.member]
         named = ("/item" if len(path) == 1 else "/option") if fault.code == UNAVAILABLE else ""
-        return _pointer(self._steps[path]) + named
+        return _pointer(self._steps_to(path)) + named
 
     def _message(self, fault: CartFault) -> str:
         """Return the message with the names as agents see them."""

@@ -268,11 +268,14 @@ class _Pricing:
         units = 0
         limited: dict[Key, int] = {}
         choices: list[_Choice] = []
+        own_prices, items, sold_out, most = group.choices, self._items, self._sold_out, group.maximum_per_item
+        is_waived = group.free or self._itemized
         for number, part, answered in parts:
+            priced_lines = answered.line_items
             for index, choice in enumerate(part.line_items):
                 key, quantity = choice.item_id.int, choice.quantity
                 units += quantity
-                own, item, unit = group.choices.get(key), self._items.get(key), None
+                own, item, unit = own_prices.get(key), items.get(key), None
                 if own is None or item is None:
                     # Its units count: the choice is reported once, as unavailable.
                     name = group.name or "The group"
@@ -282,27 +285,26 @@ class _Pricing:
                         CartFault(UNAVAILABLE, message, at, item_id=choice.item_id, group_id=group_id)
                     )
                     priced = self._copy_unpriced(choice)
-                elif item.groups or choice.modifier_groups or not item.available or key in self._sold_out:
+                elif item.groups or choice.modifier_groups or not item.available or key in sold_out:
                     priced, unit = self.price_line(choice, item, own, (*path, number, index))
                 else:
                     # Most choices have no modifiers: a call for each would double the cost of the pass.
                     unit = own
                     line_id = choice.line_item_id or self._new_id()
                     self.ids.append(line_id.int)
-                    priced = PricedLineItem(choice.item_id, [], quantity, line_id, note=choice.note or None)
-                answered.line_items.append(priced)
+                    note = choice.note or None
+                    priced = PricedLineItem(choice.item_id, [], quantity, line_id, UNSET, UNSET, note)
+                priced_lines.append(priced)
                 total = None if total is None or unit is None else total + quantity * unit
-                if own is not None and unit is not None:
-                    choices.append((own, quantity, unit, answered.line_items, index))
-                if group.maximum_per_item is not None or (
-                    item is not None and item.maximum_quantity is not None
-                ):
+                if is_waived and own is not None and unit is not None:
+                    choices.append((own, quantity, unit, priced_lines, index))
+                if most is not None or (item is not None and item.maximum_quantity is not None):
                     limited[key] = limited.get(key, 0) + quantity
         if limited or units < group.minimum or (group.maximum is not None and units > group.maximum):
             number, first, _ = parts[0]
             place = _Place((*path, number), item_id, first.modifier_group_id)
             self._check_rules(group, units, limited, place)
-        if total is None or not (group.free or self._itemized):
+        if total is None or not is_waived:
             return total
         return total - self._waive(choices, group.free)
 

@@ -144,8 +144,8 @@ def _check_head(call: Call[bytes, None]) -> None:
             "Pages of this origin may not call. The operator of this service lists those that may in "
             "MERCATO_CORS_ORIGINS."
         )
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != b"application/json":
+    kind = headers.get(b"content-type", b"")
+    if kind != b"application/json" and kind.partition(b";")[0].strip().lower() != b"application/json":
         raise errors.UnsupportedMediaType("Send the message with the header Content-Type: application/json.")
 
 
@@ -208,7 +208,7 @@ async def _call_tool(call: Call[bytes, None], request: Request, tool: Tool) -> A
         call.app, call.authenticated, None, None, call.ids, call.texts, call.head, tool.action,
         tool=tool, takes_urls=request.takes_urls, consent=request.consent,
     )  # fmt: skip
-    set_context(made.context)
+    set_context(made)
     headers = _limits(await count_request(call.app, call.caller, tool.rate))
     try:
         made.body = tool.decode(bytes(request.params.arguments))

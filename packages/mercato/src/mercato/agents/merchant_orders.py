@@ -21,7 +21,8 @@ from mercato.api.orders import commerce_orders
 from mercato.features.partners.model import Surface
 from mercato.http.calls import operation_of
 from mercato_contract.orders import (
-    Order,
+    CommerceOrder,
+    OrderPage,
     OrderState,
     OrderStatus,
     OrderStatusResponse,
@@ -81,7 +82,9 @@ async def list_orders(call: ToolCall[ListOrders]) -> ListedOrders:
         limit=limit,
         cursor=asked.cursor,
     )
-    orders, cursor = await list_summaries(call, _LIST, query, most=LARGE if limit > LIMIT else SMALL)
+    orders, cursor = await list_summaries(
+        call, _LIST, query, returns=OrderPage, most=LARGE if limit > LIMIT else SMALL
+    )
     return ListedOrders(orders=orders, next_cursor=cursor)
 
 
@@ -115,7 +118,7 @@ def render_order(order: MerchantOrder) -> str:
 @tools.declare(title="Read an order", calls=[_GET], hints=READS, render=render_order)
 async def get_order(call: ToolCall[GetOrder]) -> MerchantOrder:
     """Read an order of one of your stores: its lines with choices and notes, its amounts, and whom it is for."""
-    order = await call.perform(_GET, returns=Order, ids={"orderId": call.body.order_id})
+    order = await call.perform(_GET, returns=CommerceOrder, ids={"orderId": call.body.order_id})
     details = details_of(order)
     customer = None if order.customer is UNSET else order.customer
     name = "" if customer is None else " ".join(filter(None, (customer.first_name, customer.last_name)))
@@ -129,12 +132,12 @@ async def get_order(call: ToolCall[GetOrder]) -> MerchantOrder:
     )
 
 
-def _instructions(order: Order) -> str:
+def _instructions(order: CommerceOrder) -> str:
     fulfillment = order.fulfillment
     return "" if isinstance(fulfillment, PickupFulfillment) else fulfillment.instructions or ""
 
 
-def _address(order: Order) -> str:
+def _address(order: CommerceOrder) -> str:
     if isinstance(order.fulfillment, PickupFulfillment) or order.fulfillment.address is None:
         return ""
     sent = order.fulfillment.address

@@ -15,6 +15,7 @@ from mercato_contract.orders import (
     MarketfrontOrderPage,
     Order,
     OrderAmounts,
+    OrderPage,
     OrderState,
     OrderStatus,
 )
@@ -206,10 +207,15 @@ def text_of_details(order: OrderDetails) -> list[str]:
 
 
 async def list_summaries(
-    call: ToolCall[Any], operation: Operation, query: bytes, *, most: int
+    call: ToolCall[Any],
+    operation: Operation,
+    query: bytes,
+    *,
+    returns: type[MarketfrontOrderPage | OrderPage],
+    most: int,
 ) -> tuple[list[OrderSummary], str | None]:
     """Return the orders of a page that the operation lists, as far as an answer has room, and the next cursor."""
-    page = await call.perform(operation, returns=MarketfrontOrderPage, query=query)
+    page = await call.perform(operation, returns=returns, query=query)
     summaries = (OrderSummary(**_summary_members(order)) for order in page.orders)
     orders, are_left = take_within(summaries, text_of_summary, most=most)
     # The list's own cursors name its entries, too.

@@ -11,7 +11,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from mercato.agents.tools import ENVELOPE, READS, SMALL, ExplainedError, ToolCall, Tools
+from mercato.agents.tools import ENVELOPE, MOST_OF_JSON, READS, SMALL, ExplainedError, ToolCall, Tools
 from mercato.api.carts import carts
 from mercato.features.partners.model import Surface
 from mercato.features.stores.model import StoreNotFound
@@ -124,7 +124,7 @@ def priced_lines(found: Resolution, *, most: int = SMALL) -> PricedLines:
     assert found.cart is not None
     assert found.cart.amounts is not UNSET
     whole = PricedLines(lines=list(map(_priced, found.lines)), amounts=found.cart.amounts)
-    if sum(map(_bound, whole.lines)) <= most - ENVELOPE or _fits(whole, most):
+    if ENVELOPE + MOST_OF_JSON * len(as_json(whole)) <= most or _fits(whole, most):
         return whole
     plain = replace(whole, lines=[replace(line, choices=UNSET) for line in whole.lines])
     if _fits(plain, most):
@@ -137,19 +137,6 @@ def _fits(priced: PricedLines, most: int) -> bool:
     return _size(priced, render_lines(priced)) <= most
 
 
-_LETTER: Final = 8
-"""Bytes of a letter, at most, in JSON and in text; an escape such as \\" has two of the four."""
-
-_AROUND: Final = 300
-"""Bytes of a line or choice beside its names, at most, in JSON and in text: ids, quantities, amounts."""
-
-
-def _bound(line: PricedLine | PricedChoice) -> int:
-    """Return how many bytes a line or choice has at most, without measuring it."""
-    letters = len(line.name or "") if isinstance(line, PricedLine) else len(line.group) + len(line.option)
-    return _AROUND + _LETTER * letters + sum(map(_bound, line.choices or ()))
-
-
 def _priced(line: ResolvedLine) -> PricedLine:
     assert line.item_id is not None
     assert line.total is not None
@@ -157,22 +144,29 @@ def _priced(line: ResolvedLine) -> PricedLine:
         item_id=line.item_id,
         name=line.name or "",
         quantity=line.quantity,
-        choices=list(map(_priced_choice, line.choices)),
+        choices=_priced_choices(line.choices),
         unit_price=line.unit_price or UNSET,
         total=line.total,
     )
 
 
-def _priced_choice(choice: ResolvedChoice) -> PricedChoice:
-    assert choice.option_id is not None
-    return PricedChoice(
-        group=choice.group or "",
-        option=choice.option or "",
-        option_id=choice.option_id,
-        quantity=choice.quantity,
-        price=choice.price or "",
-        choices=list(map(_priced_choice, choice.choices)) or UNSET,
-    )
+def _priced_choices(choices: Sequence[ResolvedChoice]) -> list[PricedChoice]:
+    priced = []
+    for choice in choices:
+        assert choice.option_id is not None
+        below = _priced_choices(choice.choices) if choice.choices else UNSET
+        # By position: names would double the cost of making one.
+        priced.append(
+            PricedChoice(
+                choice.group or "",
+                choice.option or "",
+                choice.option_id,
+                choice.quantity,
+                choice.price or "",
+                below,
+            )
+        )
+    return priced
 
 
 @tools.declare(title="Price a cart", calls=[_ADD], hints=READS, render=render_lines)

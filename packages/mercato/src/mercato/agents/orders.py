@@ -45,6 +45,7 @@ from mercato.platform.problem_details import ProblemFormat, represent_detail
 from mercato.services import Services
 from mercato_contract.orders import (
     CancelOrderRequest,
+    MarketfrontOrderPage,
     Order,
     OrderState,
     TimelineEntry,
@@ -320,7 +321,9 @@ async def list_orders(call: ToolCall[ListOrders]) -> ListedOrders:
         since=asked.since,
         cursor=asked.cursor,
     )
-    orders, cursor = await list_summaries(call, _LIST, query, most=LARGE if limit > LIMIT else SMALL)
+    orders, cursor = await list_summaries(
+        call, _LIST, query, returns=MarketfrontOrderPage, most=LARGE if limit > LIMIT else SMALL
+    )
     return ListedOrders(orders=orders, next_cursor=cursor)
 
 

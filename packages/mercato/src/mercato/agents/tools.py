@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final, TypeVar, get_args
 from urllib.parse import urlencode
 from uuid import UUID
@@ -23,6 +23,7 @@ from mercato.features.partners.model import Surface
 from mercato.http.calls import api_head, perform
 from mercato.http.operations import Call, Operation, Rate
 from mercato_contract.decoding import Decoder
+from mercato_contract.decoding.decode import has_nul
 from mercato_contract.decoding.unknown import find_unknown, refuses_unknown
 from mercato_contract.member_hints import member_hint
 from mercato_contract.problems import Reason
@@ -39,6 +40,12 @@ LARGE: Final = 32_000
 
 ENVELOPE: Final = 600
 """Bytes of an answer around a result: the message, its id, the server, and what a page says beside its entries."""
+
+
+@cache
+def _decoder_of(kind: type[Wire]) -> Callable[[bytes], Any]:
+    return msgspec.json.Decoder(kind).decode
+
 
 _NO_IDS: Final[Mapping[str, UUID]] = {}
 
@@ -112,8 +119,8 @@ class ToolCall(Call[Input, None]):
     ) -> Output:
         """Carry out an operation of the API, one that the tool is declared with; return what it answers.
 
-        `returns` may have fewer members than the answer. `key` is the Idempotency-Key. Raises the operation's problems,
-        and RefusedError. The first operation was counted when the tool was called.
+        `returns` may have fewer members than the answer, which is then decoded anew. `key` is the Idempotency-Key.
+        Raises the operation's problems, and RefusedError. The first operation was counted when the tool was called.
         """
         assert self.tool is not None
         assert operation in self.tool.operations, operation.id
@@ -132,7 +139,10 @@ class ToolCall(Call[Input, None]):
         )
         if done.status >= 400:  # noqa: PLR2004  # HTTP's own line
             raise RefusedError(done.body)
-        return msgspec.json.decode(done.body, type=returns)
+        if isinstance(done.value, returns):
+            return done.value
+        read: Callable[[bytes], Output] = _decoder_of(returns)
+        return read(done.body)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,8 +189,7 @@ class Tool:
 
     def decode(self, arguments: bytes) -> Wire:
         """Return the arguments. Raises InvalidRequest, ValidationFailed, also for one that the tool doesn't have."""
-        # A NUL character is legal JSON, but nothing can hold it.
-        if self._refuses_unknown and b"\\u0000" not in arguments:
+        if self._refuses_unknown and not has_nul(arguments):
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 return self._read(arguments)
         unknown = find_unknown(arguments, self._info)
@@ -273,7 +282,7 @@ def query_of(**parameters: object) -> bytes:
     return urlencode(sent).encode()
 
 
-_MOST_OF_JSON: Final = 2.5
+MOST_OF_JSON: Final = 2.5
 """Times the bytes of entries in JSON that they and their lines never have together."""
 
 
@@ -286,7 +295,7 @@ def take_within(
     """
     found = list(entries)
     # A line says what the entry's JSON says, with fewer words around it. Most lists are far from their bound.
-    if ENVELOPE + _MOST_OF_JSON * len(as_json(found)) <= most:
+    if ENVELOPE + MOST_OF_JSON * len(as_json(found)) <= most:
         return found, False
     taken: list[Entry] = []
     size = ENVELOPE

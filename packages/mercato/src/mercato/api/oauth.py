@@ -136,7 +136,7 @@ async def _issue(
         raise InvalidClientError(refused.detail) from None
     except SuspendedPartner as refused:
         call.authenticated = refused.caller
-        set_context(call.context)
+        set_context(call)
         raise _invalid("unauthorized_client", refused.detail) from None
     except errors.Forbidden as refused:
         raise _invalid("unauthorized_client", refused.detail) from None

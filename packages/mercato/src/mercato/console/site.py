@@ -313,7 +313,7 @@ async def serve_screen(call: Call[ReadBody, None], path: str) -> Answer[str]:
         elif call.head.method == "POST":
             form = await call.body(screen.max_form)
         visit = Visit(call.app, call.head, session, screen.action, path, ids, form, timezone, receive)
-        set_context(visit.context)
+        set_context(visit)
         result = await _result(screen, visit)
         if isinstance(result, Download):
             return await _download(result, headers)

@@ -17,17 +17,25 @@ from mercato.http.head import Head
 from mercato.http.operations import Answer, BodyForm, Call, Operation, Rate
 from mercato.platform.errors import PayloadTooLarge, RateLimited
 from mercato.services import Services
-from mercato_contract.wire import as_json, redacted
+from mercato_contract.wire import Wire, as_json, redacted
 
 _NONE: Final[Mapping[str, Any]] = {}
 
 
-@redacted("body")
+@redacted("value", "raw")
 class Performed(Struct, frozen=True):
-    """The status and the body of an operation's answer. The status may be that of a refusal which was stored."""
+    """An operation's answer: its status, which may be that of a refusal that was stored, and its value or its bytes."""
 
     status: int
-    body: bytes
+    value: Wire | None
+    raw: bytes | None
+
+    @property
+    def body(self) -> bytes:
+        """The bytes of the answer."""
+        if self.raw is not None:
+            return self.raw
+        return b"" if self.value is None else as_json(self.value)
 
 
 def operation_of(operations: Iterable[Operation], operation_id: str) -> Operation:
@@ -98,10 +106,7 @@ async def perform(
     result = await operation.handler(call)
     answer: Answer[Any] = result if isinstance(result, Answer) else Answer(result)
     assert answer.parts is None, f"{operation.id} is sent as it is made"
-    raw = answer.raw
-    if raw is None:
-        raw = b"" if answer.value is None else as_json(answer.value)
-    return Performed(operation.status if answer.status is None else answer.status, raw)
+    return Performed(operation.status if answer.status is None else answer.status, answer.value, answer.raw)
 
 
 async def _write_all(body: bytes, write: Callable[[bytes], Awaitable[None]]) -> None:

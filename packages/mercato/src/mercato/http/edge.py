@@ -33,7 +33,7 @@ from mercato.platform import errors
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.errors import MethodNotAllowed, NotFound
 from mercato.platform.telemetry import tracing
-from mercato.platform.telemetry.context import WorkContext, current_context, set_context
+from mercato.platform.telemetry.context import WorkContext, current_action, current_context, set_context
 from mercato.services import Services
 from mercato.settings import MiB
 from mercato_contract.decoding.unknown import unknown_header
@@ -63,8 +63,7 @@ def reason_of(problem: Problem) -> Reason:
 
 def _done(operation_id: str) -> str:
     """Return what a request of an operation that carries out others did; the operation itself before it is known."""
-    context = current_context()
-    return operation_id if context is None else context.action
+    return current_action() or operation_id
 
 
 def reason_of_stored(refusal: ProblemDetail) -> Reason:
@@ -318,11 +317,11 @@ class Edge:
                 known = Call(
                     self._app, refusal.caller, None, None, match.ids, match.texts, head, operation.id
                 )
-                set_context(known.context)
+                set_context(known)
                 raise
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
-            set_context(call.context)
+            set_context(call)
             if (operation.surface is not None and caller.surface is not operation.surface) or (
                 caller.agent is not None and not operation.for_agents
             ):

@@ -18,7 +18,6 @@ from mercato_contract.orders import Actor, CancellationStatus, OrderState, Order
 from mercato_contract.placements import PickupFulfillment
 from mercato_contract.problems import OrderError
 from mercato_contract.texts import count_of
-from mercato_contract.wire import parse_instant
 
 MAX_REASON: Final = 200
 """Characters of a partner's reason in the sentence; the timeline has all of it."""
@@ -84,9 +83,9 @@ def facts_of(
         store=store,
         now=now,
         placed_at=row.created_at,
-        accepted_at=None if accepted is None else parse_instant(accepted.at),
+        accepted_at=None if accepted is None else datetime.fromisoformat(accepted.at),
         accepted_by=None if accepted is None else Actor(accepted.actor),
-        status_at=None if last is None else parse_instant(last.at),
+        status_at=None if last is None else datetime.fromisoformat(last.at),
         closed_by=None if last is None or row.state is OrderState.OPEN else Actor(last.actor),
         promised_for=row.estimated_ready_at,
         timezone=timezone,

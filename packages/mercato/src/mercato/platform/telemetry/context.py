@@ -3,9 +3,9 @@
 Each request and each job is a separate task with its own context.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from msgspec import Struct
@@ -51,7 +51,17 @@ class WorkContext(Struct, frozen=True, kw_only=True):
                 yield name, str(value)
 
 
-_context: ContextVar[WorkContext | Callable[[], WorkContext] | None] = ContextVar("context", default=None)
+class Work(Protocol):
+    """Makes its context when that is first read: most requests never read theirs."""
+
+    @property
+    def action(self) -> str:
+        """What is done, as the context will say."""
+
+    def context(self) -> WorkContext: ...
+
+
+_context: ContextVar[WorkContext | Work | None] = ContextVar("context", default=None)
 
 
 def set_partner(*, partner_id: UUID, traceparent: str, **subjects: UUID) -> None:
@@ -62,10 +72,7 @@ def set_partner(*, partner_id: UUID, traceparent: str, **subjects: UUID) -> None
 
 
 set_context: Final = _context.set
-"""Set the context of this task and of those that it starts, or a function that makes it.
-
-Most requests never read their context, so it is made when it is first read.
-"""
+"""Set the context of this task and of those that it starts, or what makes it."""
 
 
 def current_context() -> WorkContext | None:
@@ -73,6 +80,12 @@ def current_context() -> WorkContext | None:
     found = _context.get()
     if found is None or isinstance(found, WorkContext):
         return found
-    context = found()
+    context = found.context()
     _context.set(context)
     return context
+
+
+def current_action() -> str | None:
+    """Return the action of this task's context, which needn't be made for it; None if none was set."""
+    found = _context.get()
+    return None if found is None else found.action
