@@ -55,7 +55,7 @@ def main(count: int = DELIVERIES, url: str | None = None) -> None:
             hammer(trade.server.process, trade.server.port, [request], connections=1)
         asyncio.run(_multiply(trade.server, count))
         asyncio.run(_fill_day(trade.server))
-        cookies = dict.fromkeys((FLOOR, *_pages(trade)), _sign_in(trade))
+        cookies = dict.fromkeys((FLOOR, *_pages(trade)), sign_in(trade))
         cookies[HEALTH] = asyncio.run(_sign_in_operator(trade.server))
         times: dict[str, list[float]] = {path: [] for path in cookies}
         sizes: dict[str, int] = {}
@@ -63,7 +63,7 @@ def main(count: int = DELIVERIES, url: str | None = None) -> None:
             for _ in range(ROUNDS):
                 for path, taken in times.items():
                     began = time.perf_counter()
-                    sizes[path] = len(_get(trade.server, path, cookies[path]))
+                    sizes[path] = len(get_page(trade.server, path, cookies[path]))
                     taken.append((time.perf_counter() - began) * 1000)
         floor = statistics.median(times[FLOOR])
         print(f"{count:,} deliveries; the floor's median: {floor:.1f} ms")
@@ -167,7 +167,7 @@ async def _sign_in_operator(server: Server) -> str:
     return _use(f"http://127.0.0.1:{server.port}/console/links/{made.token}")
 
 
-def _sign_in(trade: Trade) -> str:
+def sign_in(trade: Trade) -> str:
     """Return the cookie of a session of the merchant."""
     return _use(trade.server.call("POST", "/v1/console/links", {}, key=trade.commerce_key)["url"])
 
@@ -189,7 +189,8 @@ def _use(url: str) -> str:
     raise AssertionError("a sign-in redirects")
 
 
-def _get(server: Server, path: str, cookie: str) -> bytes:
+def get_page(server: Server, path: str, cookie: str) -> bytes:
+    """Return a page as it is sent, compressed."""
     request = urllib.request.Request(  # a loopback URL
         f"http://127.0.0.1:{server.port}{path}",
         headers={"Cookie": cookie, "Accept-Encoding": "gzip", "Accept": "text/html"},

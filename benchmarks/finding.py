@@ -15,7 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import insert, select, text
 
-from benchmarks.console import BATCH, GOAL_MS, _sign_in
+from benchmarks.console import BATCH, GOAL_MS, sign_in
 from benchmarks.hammer import hammer
 from benchmarks.load import Server
 from benchmarks.report import row
@@ -38,7 +38,7 @@ def main(count: int = ORDERS, url: str | None = None) -> None:
         for request in trade.placements(trade.order(), 1):
             hammer(trade.server.process, trade.server.port, [request], connections=1)
         order = asyncio.run(_multiply(trade.server, count))
-        cookie = _sign_in(trade)
+        cookie = sign_in(trade)
         wanted = {
             "a phone number": _phone(7),
             "the same as it is dialled": "0" + _phone(7)[3:],

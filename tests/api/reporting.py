@@ -105,7 +105,9 @@ async def _order_of(chosen: Trade, random: Random, at: datetime) -> tuple[str, s
         change["cancelReason"] = random.choice(REASONS)
     if ending != "open":
         assert (await chosen.update(order, **change)).status == 200
-    await move(chosen.mercato, UUID(order["orderId"]), at)
+    moved = await move(chosen.mercato, UUID(order["orderId"]), at)
+    if random.random() < 0.3:
+        await forget_sold(chosen.mercato, moved)
     return order["orderId"], currency
 
 
@@ -118,6 +120,12 @@ async def move(mercato: Service, order_id: UUID, at: datetime) -> UUID:
             update(order_history).where(order_history.c.order_id == order_id).values(order_id=new)
         )
     return new
+
+
+async def forget_sold(mercato: Service, order_id: UUID) -> None:
+    """Let the order have been placed by an earlier release, which stored its content alone."""
+    async with mercato.app.db.write() as tx:
+        await tx.execute(update(orders).where(orders.c.id == order_id).values(sold=None))
 
 
 async def read_all(client: Client, path: str = MERCHANT) -> list[Any]:

@@ -17,6 +17,7 @@ from tests.api.reporting import (
     AMOUNTS,
     at,
     expected_totals,
+    forget_sold,
     move,
     open_stores,
     placed_orders_path,
@@ -144,6 +145,24 @@ def summed(rows: list[dict[str, Any]]) -> dict[str, dict[str, Decimal]]:
         for name in AMOUNTS:
             own[name] += Decimal(row[name])
     return sums
+
+
+async def test_an_order_of_an_earlier_release_has_the_row_that_it_would_have_now(here: Trade):
+    order = await here.placed()
+    now = await report(here.pos, this_week())
+    await forget_sold(here.mercato, _id(order))
+    assert await report(here.pos, this_week()) == now
+    assert now["orders"][0]["items"] == 2
+
+
+async def test_no_text_of_an_update_makes_an_order_ready(here: Trade):
+    order = await here.placed()
+    words = '"status":"ready"'
+    assert (await here.update(order, status="preparing", partnerOrderId=words)).status == 200
+    assert (await report(here.pos, this_week()))["orders"][0]["readyAt"] is None
+    assert (await here.update(order, status="inTransit")).status == 200
+    found = (await report(here.pos, this_week()))["orders"][0]
+    assert (found["partnerOrderId"], found["readyAt"] is not None) == (words, True)
 
 
 async def test_a_cancelled_order_counts_nothing_and_says_what_it_was_placed_for(here: Trade):

@@ -18,7 +18,7 @@ from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as
 from tests.service import MerchantServer, Service
 
 from mercato.console.screens.reports import MAX_DAYS
-from mercato.features.orders import reports, summaries
+from mercato.features.orders import summaries
 from mercato.features.orders.summaries import percentiles_of
 from mercato.features.sign_in.roles import Role
 
@@ -44,7 +44,7 @@ def all_of(page: Page, currency: str) -> dict[str, Any]:
 async def test_the_page_adds_up_what_the_api_says_of_the_orders(
     mercato: Service, shop: MerchantServer, zone: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reports, "PAGE", 4)
+    monkeypatch.setattr(summaries, "PAGE", 4)
     random = Random(zone)
     history = await open_stores(mercato, shop, ("EUR", "JPY", "BHD"))
     moments = [at("2026-03-28T00:00:00Z") + timedelta(minutes=random.randint(-600, 5000)) for _ in range(16)]
@@ -214,9 +214,12 @@ def test_percentiles_are_the_nearest_ranks():
     def minutes(*numbers: int) -> list[timedelta]:
         return [timedelta(minutes=number) for number in numbers]
 
+    def milliseconds(*numbers: int) -> list[int]:
+        return [number * 60_000 for number in numbers]
+
     assert percentiles_of([]) is None
     for numbers, p50, p90 in (((7,), 7, 7), ((9, 1), 1, 9), ((3, 1, 2), 2, 3), (tuple(range(1, 11)), 5, 9)):
-        found = percentiles_of(minutes(*numbers))
+        found = percentiles_of(milliseconds(*numbers))
         assert found is not None
         assert (found.orders, found.p50, found.p90) == (len(numbers), *minutes(p50, p90))
 

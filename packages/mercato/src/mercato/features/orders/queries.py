@@ -40,6 +40,7 @@ from mercato.features.orders.record import (
     StoredCancellation,
     with_notes,
 )
+from mercato.features.orders.sold import sold_of
 from mercato.features.orders.tables import order_history as history
 from mercato.features.orders.tables import order_submissions as submissions
 from mercato.features.orders.tables import orders
@@ -96,7 +97,10 @@ _INSERT_ORDER: Final = prepared(
         include_defaults=False,
     )
 )
-_FIND: Final = prepared(select(orders).where(*_BY_ID))
+_READ: Final = tuple(column for column in orders.c if column is not orders.c.sold)
+"""The columns of an order: `sold` only repeats parts of its content."""
+
+_FIND: Final = prepared(select(*_READ).where(*_BY_ID))
 _LOCK: Final = prepared(_FIND.with_for_update())
 _FIND_BY_TOKEN: Final = prepared(select(orders.c.id).where(orders.c.token_id == bindparam("where_token")))
 _FIND_SUBMISSION: Final = prepared(
@@ -128,7 +132,7 @@ _LIST_HISTORY: Final = prepared(
     .limit(bindparam("most"))
 )
 
-_COLUMNS: Final = tuple(orders.c.keys())
+_COLUMNS: Final = tuple(column.name for column in _READ)
 _values_of: Final = attrgetter(*_COLUMNS)
 
 _ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnswer}
@@ -152,6 +156,7 @@ async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> Non
     each other. The unique index refuses a second order of the same token. What is deferred goes with it.
     """
     values = _to_columns(asdict(order))
+    values["sold"] = as_json(sold_of(order.content, order.currency)).decode()
     values |= {"where_store": order.store_id, "where_version": store_version}
     if (await tx.execute_with_deferred(_INSERT_ORDER, values)).rowcount != 1:
         raise StoreChanged
@@ -216,7 +221,7 @@ async def list_orders(
 
     They are at most `limit`, and fewer if they are large: a page ends after MAX_PAGE_BYTES.
     """
-    query: Select[Any] = select(orders).where(_is_own(caller))
+    query: Select[Any] = select(*_READ).where(_is_own(caller))
     if store_id is not None:
         query = query.where(orders.c.store_id == store_id)
     if state is not None:
@@ -237,7 +242,7 @@ async def list_open_pulled(
 
     They are the newest first, at most `limit`, and fewer if they are large: a page ends after MAX_PAGE_BYTES.
     """
-    query = select(orders).where(
+    query = select(*_READ).where(
         orders.c.partner_id == caller.partner_id,
         orders.c.id >= first_id(since),
         # The words of an index. SQLite takes that of all open orders, which is as good in a small network.
@@ -282,7 +287,7 @@ async def lock_own_orders(tx: Write, caller: Caller, order_ids: Collection[UUID]
 
     They are locked in the order of their ids, so that two requests for the same orders never deadlock.
     """
-    query = select(orders).where(orders.c.id.in_(set(order_ids)), _is_own(caller))
+    query = select(*_READ).where(orders.c.id.in_(set(order_ids)), _is_own(caller))
     rows = await tx.all(query.order_by(orders.c.id).with_for_update())
     return {row.id: _order(row) for row in rows}
 

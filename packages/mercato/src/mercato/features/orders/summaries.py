@@ -5,26 +5,35 @@ minute, and one summary is made at a time, so that pages of reports never take m
 """
 
 import asyncio
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import select
+from sqlalchemy import BigInteger, Row, select, type_coerce
 
 from mercato.features.orders import reports
-from mercato.features.orders.reports import ReportRow, Selection, Totals, read_rows
+from mercato.features.orders.queries import decode_document
+from mercato.features.orders.reports import Days, Selection, Totals, read_sold
 from mercato.features.orders.tables import orders
 from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import Database, Read
-from mercato_contract.clock import Clock
+from mercato_contract.clock import Clock, to_ms
+from mercato_contract.orders import OrderState
+from mercato_contract.placements import ScheduleType
+from mercato_contract.wire import Wire
 
 MAX_SUMMED: Final = 5_000
 """Orders that one summary reads."""
+
+PAGE: Final = 500
+"""Orders that are read at once: everybody waits while they are summed up, some milliseconds."""
 
 KEPT: Final = timedelta(seconds=30)
 MAX_KEPT: Final = 64
@@ -104,35 +113,73 @@ class _Currency:
 class _Sums:
     """Adds orders up."""
 
-    def __init__(self) -> None:
-        self.currencies: defaultdict[str, _Currency] = defaultdict(_Currency)
+    def __init__(self, days: Days) -> None:
+        # By the currency, the number of the day, and the store.
+        self._cells: defaultdict[tuple[str, int, UUID], Totals] = defaultdict(Totals.of_none)
+        self._items: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.cancelled: Counter[str] = Counter()
-        self.accepted: list[timedelta] = []
-        self.ready: list[timedelta] = []
+        self.accepted: list[int] = []
+        self.ready: list[int] = []
+        self._days = days.every
+        self._starts = [to_ms(days.start_of(day)) for day in self._days]
+        self._end = to_ms(days.end)
 
-    def add(self, row: ReportRow) -> None:
-        own = self.currencies[row.currency]
-        for totals in (own.totals, own.days[row.day], own.stores[row.store_id]):
-            totals.add(row)
-        if row.accepted_at is not None:
-            self.accepted.append(row.accepted_at - row.created_at)
+    def add(self, row: Row[Any]) -> None:
+        """Add an order, unless it was placed before or after these days."""
+        created_at: int = row.created_ms
+        if not self._starts[0] <= created_at < self._end:
+            return
+        day = bisect_right(self._starts, created_at) - 1
+        cell = self._cells[row.currency, day, row.store_id]
+        if row.accepted_ms is not None:
+            self.accepted.append(row.accepted_ms - created_at)
         # How long an order for later takes says nothing of the kitchen.
-        if row.ready_at is not None and not row.is_scheduled:
-            self.ready.append(row.ready_at - row.created_at)
-        if row.is_cancelled:
+        if row.ready_ms is not None and not _is_scheduled(row.fulfillment):
+            self.ready.append(row.ready_ms - created_at)
+        if row.state == OrderState.CANCELLED:
+            cell.cancelled += 1
             self.cancelled[row.cancel_reason or ""] += 1
             return
-        for line in row.lines:
-            if line.name is not None and (line.name in own.items or len(own.items) < MAX_NAMES):
-                own.items[line.name] += line.quantity
+        sold = read_sold(row)
+        cell.orders += 1
+        cell.sales.add_order(sold, decode_document("adjustments", row.adjustments) or ())
+        items = self._items[row.currency]
+        for line in sold.lines:
+            name = line.name
+            if name is not None and (name in items or len(items) < MAX_NAMES):
+                items[name] += line.quantity
+
+    def currencies(self) -> dict[str, _Currency]:
+        """Return the sums of each currency."""
+        found: defaultdict[str, _Currency] = defaultdict(_Currency)
+        for (currency, day, store_id), cell in self._cells.items():
+            own = found[currency]
+            for totals in (own.totals, own.days[self._days[day]], own.stores[store_id]):
+                totals.add(cell)
+        for currency, items in self._items.items():
+            found[currency].items = items
+        return found
 
 
-def percentiles_of(durations: Sequence[timedelta]) -> Percentiles | None:
-    """Return the nearest ranks; None of nothing."""
+def percentiles_of(durations: Sequence[int]) -> Percentiles | None:
+    """Return the nearest ranks of durations in milliseconds; None of nothing."""
     if not durations:
         return None
     found, count = sorted(durations), len(durations)
-    return Percentiles(count, found[-(-count * 50 // 100) - 1], found[-(-count * 90 // 100) - 1])
+    p50, p90 = (found[-(-count * percent // 100) - 1] for percent in (50, 90))
+    return Percentiles(count, timedelta(milliseconds=p50), timedelta(milliseconds=p90))
+
+
+class _Fulfillment(Wire):
+    schedule_type: ScheduleType
+
+
+_fulfillment: Final = msgspec.json.Decoder(_Fulfillment)
+
+
+def _is_scheduled(fulfillment: str) -> bool:
+    """Return whether the order is for a later time, by its stored fulfillment."""
+    return _fulfillment.decode(fulfillment).schedule_type is ScheduleType.SCHEDULED
 
 
 class Summaries:
@@ -173,12 +220,12 @@ class Summaries:
         summary = Summary(selection=selection, at=at, first=first)
         if first is None:
             return summary
-        sums = _Sums()
         shown = replace(selection, days=replace(selection.days, first=first))
-        async for rows in read_rows(self._db, shown):
+        sums = _Sums(shown.days)
+        async for rows in _read(self._db, shown):
             for row in rows:
                 sums.add(row)
-        found = sorted(sums.currencies.items(), key=lambda one: (-one[1].totals.orders, one[0]))
+        found = sorted(sums.currencies().items(), key=lambda one: (-one[1].totals.orders, one[0]))
         async with self._db.read() as tx:
             currencies = [await _summarize(tx, currency, own) for currency, own in found]
         return replace(
@@ -188,6 +235,29 @@ class Summaries:
             accepted=percentiles_of(sums.accepted),
             ready=percentiles_of(sums.ready),
         )
+
+
+_READ: Final = (
+    *(orders.c.id, orders.c.store_id, orders.c.state, orders.c.cancel_reason, orders.c.currency),
+    *(orders.c.sold, orders.c.adjustments, orders.c.fulfillment, reports.CONTENT),
+    # Instants as milliseconds: of some thousand orders, conversions take longer than sums.
+    type_coerce(orders.c.created_at, BigInteger).label("created_ms"),
+    type_coerce(reports.ACCEPTED_AT, BigInteger).label("accepted_ms"),
+    type_coerce(reports.READY_AT, BigInteger).label("ready_ms"),
+)
+
+
+async def _read(db: Database, selection: Selection) -> AsyncGenerator[Sequence[Row[Any]]]:
+    """Yield the orders in pages, each read in a short transaction."""
+    last: UUID | None = None
+    while True:
+        query = select(*_READ).where(*reports.conditions_of(selection, last)).order_by(orders.c.id)
+        async with db.read() as tx:
+            found = await tx.all(query.limit(PAGE))
+        yield found
+        if len(found) < PAGE:
+            return
+        last = found[-1].id
 
 
 async def _find_first_day(tx: Read, selection: Selection) -> date | None:

@@ -54,6 +54,8 @@ orders = Table(
     # The agent whose key placed it, and the day (its ordinal number) on which that agent's spending counts it.
     Column("agent_id", Id),
     Column("agent_day", Integer),
+    # What reports read of `content`, as a `Sold`: in a tenth of the time. NULL: placed by an earlier release.
+    Column("sold", Text),
 )
 Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)
