@@ -22,6 +22,7 @@ from mercato.features.catalogs.tables import catalog_uploads
 from mercato.platform.db.tables import jobs
 from mercato_contract import clock
 from mercato_contract.wire import parse_instant, rfc3339
+from mercato_outbound.document import PIECE
 
 pytestmark = shared
 
@@ -121,7 +122,7 @@ async def test_a_document_of_60_mb_is_413_before_its_body(mercato: Service, pos:
 async def test_a_document_of_several_pieces_arrives_whole(mercato: Service, pos: Client, store: Any):
     # Random text doesn't compress: it takes several rows.
     document = json.dumps(renamed("Broth", description=os.urandom(2_000_000).hex())).encode()
-    assert len(document) > 3 * uploads.PIECE
+    assert len(document) > 3 * PIECE
     run = await ended(mercato, pos, await put(pos, store, BytesIO(document)))
     assert run["status"] == "succeeded", run
 

@@ -23,6 +23,12 @@ sys.exit(run(["serve", "--port", "0", "--data-dir", sys.argv[1]]))
 """
 
 
+def test_the_process_that_reads_a_spreadsheet_imports_no_database():
+    script = "import sys, mercato.features.catalogs.menu_files; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()).isdisjoint({"aiohttp", "sqlalchemy", "structlog"})
+
+
 @pytest.mark.parametrize("found", ["new", "existing"])
 def test_a_start_imports_nothing_that_it_does_not_need(tmp_path: Path, found: str):
     for _ in range(1 if found == "new" else 2):

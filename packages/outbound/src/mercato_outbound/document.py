@@ -2,13 +2,16 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import IO, Final, Self, TypeVar
 
 IN_MEMORY: Final = 256 * 1024
 """Bytes of a document that are held in memory; whenever there are more, they are written to its file."""
+
+PIECE: Final = 1024 * 1024
+"""Bytes of a piece of a document."""
 
 T = TypeVar("T")
 
@@ -99,6 +102,15 @@ class Document:
         """Return all bytes of a document in memory."""
         assert self._file is None, "a document in a file is read in a thread"
         return self._memory.getvalue()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield all bytes, a megabyte at a time if there are more."""
+        if self.size <= PIECE:
+            yield await self.read()
+            return
+        file = await self.file()
+        while piece := await in_thread(file.read, PIECE):
+            yield piece
 
     async def file(self) -> IO[bytes]:
         """Return a file with all bytes, positioned at its start. It is closed with the document."""

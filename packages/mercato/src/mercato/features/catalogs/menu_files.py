@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Struct
 
 from mercato.features.catalogs.builder import LENGTH, NO_MEMORY
-from mercato.features.catalogs.uploads import pieces_of
 from mercato.platform.processes import exit_with_parent, limit_cpu, limit_memory
 from mercato.platform.slots import Slots
 from mercato_outbound.document import Document
@@ -152,7 +151,7 @@ async def _exchange(process: Process, files: Sequence[MenuFile], options: SheetO
     with suppress(ConnectionError):
         process.stdin.write(len(head).to_bytes(LENGTH) + head)
         for file in files:
-            async for piece in pieces_of(file.content):
+            async for piece in file.content.pieces():
                 process.stdin.write(piece)
                 await process.stdin.drain()
     process.stdin.close()

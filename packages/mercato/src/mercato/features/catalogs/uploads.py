@@ -5,7 +5,7 @@ document before somebody publishes it: it has no run yet, and is kept under an i
 """
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -34,9 +34,6 @@ CONCURRENCY: Final = 2
 
 MAX_KEPT: Final = 64 * MiB
 """Compressed bytes of one partner's documents that wait for their runs; the last one may exceed it."""
-
-PIECE: Final = MiB
-"""Bytes of a piece, compressed."""
 
 STEP: Final = 256 * 1024
 """Bytes that are compressed at a time: in the documents' thread, which large documents thereby share."""
@@ -120,21 +117,11 @@ async def check_room(tx: Read, partner_id: UUID) -> None:
 async def insert_upload(tx: Write, run_id: UUID, partner_id: UUID, document: Document) -> None:
     """Keep a compressed document until its run has read it."""
     place = 0
-    async for piece in pieces_of(document):
+    async for piece in document.pieces():
         row = {"run_id": run_id, "place": place, "partner_id": partner_id, "size": len(piece), "body": piece}
         # Not prepared: a megabyte is written in a thread.
         await tx.execute(insert(uploads).values(row))
         place += 1
-
-
-async def pieces_of(document: Document) -> AsyncIterator[bytes]:
-    """Yield a document's bytes, a megabyte at a time if there are more."""
-    if document.size <= PIECE:
-        yield await document.read()
-        return
-    file = await document.file()
-    while piece := await in_thread(file.read, PIECE):
-        yield piece
 
 
 async def read_upload(db: Database, run_id: UUID, document: Document) -> None:
