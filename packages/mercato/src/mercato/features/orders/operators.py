@@ -319,15 +319,29 @@ class HourlyOrders:
             self._past = {key: count for key, count in self._past.items() if key[1] >= oldest}
         if len(self._past) > _MAX_KEPT:
             self._past.clear()
+        unknown = [at for at in hours if at <= now and (wanted, at) not in self._past]
+        first = await _find_first(tx, wanted, min(unknown)) if unknown else None
         found = []
         for at in hours:
             count = self._past.get((wanted, at)) if at <= now else 0
             if count is None:
-                count = await _count(tx, wanted, at)
+                # All hours before the first order are known by it: nearly all of a new account's.
+                is_empty = first is None or first_id(at + HOUR) <= first
+                count = 0 if is_empty else await _count(tx, wanted, at)
                 if at + HOUR + _SETTLED <= now:
                     self._past[wanted, at] = count
             found.append(Hour(at, count))
         return found
+
+
+async def _find_first(tx: Read, wanted: OrderFilter, since: datetime) -> UUID | None:
+    """Return the id of the first order that was placed since the instant."""
+    first = select(orders.c.id).where(orders.c.id >= first_id(since)).order_by(orders.c.id).limit(1)
+    if wanted.store_id is not None:
+        first = first.where(orders.c.store_id == wanted.store_id)
+    of_each_side = _of_partner(first, wanted).subquery()
+    found: UUID | None = await tx.scalar(select(of_each_side.c.id).order_by(of_each_side.c.id).limit(1))
+    return found
 
 
 async def _count(tx: Read, wanted: OrderFilter, at: datetime) -> int:
