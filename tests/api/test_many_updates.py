@@ -3,7 +3,7 @@
 import asyncio
 import time
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
@@ -14,6 +14,7 @@ from tests.service import CATALOG, MerchantServer, Service
 from tests.sharing import shared
 from tests.waiting import PATIENCE
 
+from mercato.features.partners import accounts
 from mercato.platform.db.engine import Database
 from mercato_client.testing.caller import Answer
 
@@ -240,6 +241,54 @@ async def test_cancelled_orders_of_two_agents_give_back_in_one_order_of_locks(
     assert states == ["cancelled", "open", "cancelled"] * 2
     listed = (await here.front.get(AGENTS)).json()["agents"]
     assert [spending["amount"] for agent in listed for spending in agent["spentToday"]] == ["0.00", "0.00"]
+
+
+@only_postgresql
+async def test_a_storefront_is_deleted_while_its_agents_orders_are_cancelled_without_a_deadlock(
+    mercato: Service, shop: MerchantServer, database_kind: str
+):
+    here = await trade(mercato, shop)
+    db = here.mercato.app.db
+    first, second = [await assistant(here, name=name) for name in ("First", "Second")]
+    placed = [await here.place(here.order(), front=agent.client) for agent in (first, second)]
+    ids = [reply.json()["orderId"] for reply in placed]
+    async with db.read() as tx:
+        row = await tx.first(text("SELECT storefront_id FROM orders WHERE id = :id"), {"id": UUID(ids[0])})
+        assert row is not None
+        storefront = row.storefront_id
+    # The first one's row stands behind the other's, as after an update that found no room, so that a DELETE alone
+    # comes to it last.
+    moved = text(
+        "WITH gone AS (DELETE FROM agents WHERE id = :id RETURNING *) INSERT INTO agents SELECT * FROM gone"
+    )
+    async with db.write() as tx:
+        await tx.execute(moved, {"id": UUID(first.created["agentId"])})
+
+    async def deleted() -> None:
+        async with db.write() as tx:
+            await accounts.delete_partner(tx, storefront)
+
+    lock = text("SELECT 1 FROM agent_spending WHERE agent_id = :id FOR UPDATE SKIP LOCKED")
+    rows = [{"id": UUID(agent.created["agentId"])} for agent in (first, second)]
+    cancel = [{"orderId": one, "state": "cancelled", "cancelReason": "Closed"} for one in ids]
+    async with db.write() as of_second:
+        await of_second.execute(lock, rows[1])
+        async with db.write() as of_first:
+            await of_first.execute(lock, rows[0])
+            cancelling = asyncio.create_task(here.pos.post(ORDERS, {"updates": cancel}))
+            await until_waiting(db, 1)
+            deleting = asyncio.create_task(deleted())
+            await until_waiting(db, 2)
+        # One of the two goes on, and has the first row when the second is free.
+        async with asyncio.timeout(PATIENCE):
+            is_free = True
+            while is_free:
+                async with db.write() as tx:
+                    is_free = await tx.scalar(lock, rows[0]) is not None
+    await deleting
+    reply: Answer = await cancelling
+    assert reply.status == 200, reply.body
+    assert [told(one) for one in reply.json()["results"]] == [("pending", "cancelled")] * 2
 
 
 async def until_waiting(db: Database, count: int) -> None:
