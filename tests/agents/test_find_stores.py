@@ -1,5 +1,7 @@
 """find_stores: discovery as agents get it."""
 
+import json
+
 import pytest
 from tests.agents.agent import REVISIONS, Agent
 from tests.databases import only_sqlite
@@ -32,6 +34,19 @@ async def test_a_wrong_argument_is_a_result_that_says_where(agent: Agent):
 
 
 @only_sqlite
+async def test_a_radius_without_a_place_is_refused_instead_of_ignored(agent: Agent):
+    problem = await agent.refusal("find_stores", radius=500)
+    assert [error["pointer"] for error in problem["errors"]] == ["/radius"]
+
+
+async def test_a_fault_of_all_arguments_has_no_place(agent: Agent):
+    message = json.dumps(agent.message("tools/call", {"name": "find_stores", "arguments": {"radius": "?"}}))
+    headers = agent.headers("tools/call", "find_stores")
+    answer = await agent.post(message.replace('"?"', "1e999").encode(), **headers)
+    (part,) = answer.json()["result"]["content"]
+    assert "at :" not in part["text"], part
+
+
 async def test_an_argument_that_the_tool_lacks_is_refused_and_its_name_suggested(agent: Agent):
     problem = await agent.refusal(
         "find_stores", open_now=True, near={"lat": 1, "latitude": 1, "longitude": 1}

@@ -105,6 +105,13 @@ async def test_a_small_menu_is_listed_whole(agent: Agent, pizzeria: str):
     ]
 
 
+async def test_what_would_say_nothing_is_refused_instead_of_ignored(agent: Agent, pizzeria: str):
+    problem = await agent.refusal("get_item", storeId=pizzeria, item="Margherita", offset=1)
+    assert [error["pointer"] for error in problem["errors"]] == ["/offset"]
+    problem = await agent.refusal("get_menu", storeId=pizzeria, section="\N{HORIZONTAL ELLIPSIS}")
+    assert [error["pointer"] for error in problem["errors"]] == ["/section"]
+
+
 async def test_a_menu_is_read_by_section_by_word_and_by_page(agent: Agent, pizzeria: str):
     drinks = await agent.call("get_menu", storeId=pizzeria, section="drinks")
     assert [item["name"] for item in drinks["items"]] == ["Lemonade"]

@@ -127,6 +127,18 @@ async def test_the_lines_of_every_order_have_ids_of_their_own(buyer: Agent, sell
     assert len(set(ids)) == 2
 
 
+async def test_a_reason_that_nobody_sees_leaves_no_trace_in_the_text(
+    buyer: Agent, sells: Trade, shop: MerchantServer
+):
+    shop.answers["cancel"] = {"accepted": True}
+    quote = await buyer.call("quote_order", **order_of(sells))
+    placed = await buyer.call("place_order", quoteId=quote["quoteId"], total="5.80")
+    order_id = placed["order"]["orderId"]
+    cancelled = await buyer.call("cancel_order", orderId=order_id, reason="\u202e")
+    assert "cancelReason" not in cancelled["order"]
+    assert "()" not in await buyer.text("get_order", orderId=order_id)
+
+
 async def test_twenty_calls_at_once_place_one_order_and_get_the_same_answer(buyer: Agent, sells: Trade):
     quote = await buyer.call("quote_order", **order_of(sells))
     answers = await asyncio.gather(
@@ -155,6 +167,22 @@ async def test_twenty_calls_at_once_place_one_order_and_get_the_same_answer(buye
         ({"lines": []}, "VALIDATION_FAILED", "/lines"),
         ({"storeId": str(uuid4())}, "STORE_NOT_FOUND", None),
         ({"surprise": 1}, "VALIDATION_FAILED", "/surprise"),
+        ({"fulfillment": PICKUP | {"address": ADDRESS}}, "VALIDATION_FAILED", "/fulfillment/address"),
+        (
+            {"fulfillment": PICKUP | {"instructions": "Ring"}},
+            "VALIDATION_FAILED",
+            "/fulfillment/instructions",
+        ),
+        (
+            {"fulfillment": PICKUP | {"deliveryType": "DOOR_TO_DOOR"}},
+            "VALIDATION_FAILED",
+            "/fulfillment/deliveryType",
+        ),
+        (
+            {"fulfillment": PICKUP | {"scheduleType": "ASAP"}, "scheduledTime": "2101-01-01T00:00:00Z"},
+            "VALIDATION_FAILED",
+            "/scheduledTime",
+        ),
     ],
 )
 async def test_a_fault_names_the_argument_and_nothing_is_kept(

@@ -190,6 +190,11 @@ async def test_a_malformed_call_is_an_error_of_json_rpc(agent: Agent, params: di
     assert_error(answer, 400, INVALID_PARAMS, 1)
 
 
+async def test_null_arguments_are_none(agent: Agent):
+    expected = await agent.result("find_stores")
+    assert await agent.ask("tools/call", {"name": "find_stores", "arguments": None}) == expected
+
+
 async def test_the_list_of_tools_has_one_page(agent: Agent):
     assert_error(await agent.send("tools/list", {"cursor": "x"}), 400, INVALID_PARAMS, 1)
 
@@ -215,6 +220,11 @@ async def test_the_list_of_tools_has_one_page(agent: Agent):
         (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', INVALID_REQUEST, ...),
         (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', INVALID_REQUEST, ...),
         (b'{"jsonrpc":"2.0","id":1,"method":5}', INVALID_REQUEST, 1),
+        (b'{"jsonrpc":"2.0","id":"%b","method":"ping"}' % (b"x" * 255), INVALID_REQUEST, ...),
+        (b'{"jsonrpc":"2.0","id":"%b","method":"ping"}' % (b"\\u0000" * 50), INVALID_REQUEST, ...),
+        (b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % (b"1" * 257), INVALID_REQUEST, ...),
+        (b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % (b"1" * 5_000), INVALID_REQUEST, ...),
+        (b'{"id":"%b"}' % (b"x" * 50_000), INVALID_REQUEST, ...),
         (b'{"jsonrpc":"2.0","id":1,"result":{}}', INVALID_REQUEST, 1),
         (b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"find_stores"}}', INVALID_REQUEST, ...),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', INVALID_PARAMS, 1),
@@ -269,7 +279,7 @@ async def test_without_a_key_it_is_401_with_the_address_of_the_metadata(mercato:
 
 async def test_an_origin_of_another_site_is_403(agent: Agent):
     message, headers = agent.message("tools/list"), agent.headers("tools/list")
-    for origin in ("https://evil.example", "null", "http://localhost:1"):
+    for origin in ("https://evil.example", "null", "http://localhost:1", ""):
         assert (await agent.post(message, **headers, Origin=origin)).status == 403
     assert (await agent.post(message, **headers, Origin=agent.client.base)).status == 200
     # The name of a page that its owner has pointed at this machine.

@@ -203,6 +203,10 @@ def _tool_of(surface: Surface, request: Request) -> Tool:
     return tool
 
 
+_NULL: Final = b"null"
+_NO_ARGUMENTS: Final = b"{}"
+
+
 async def _call_tool(call: Call[bytes, None], request: Request, tool: Tool) -> Answer[McpAnswer]:
     made: ToolCall[Any] = ToolCall(
         call.app, call.authenticated, None, None, call.ids, call.texts, call.head, tool.action,
@@ -211,7 +215,8 @@ async def _call_tool(call: Call[bytes, None], request: Request, tool: Tool) -> A
     set_context(made)
     headers = _limits(await count_request(call.app, call.caller, tool.rate))
     try:
-        made.body = tool.decode(bytes(request.params.arguments))
+        arguments = bytes(request.params.arguments)
+        made.body = tool.decode(_NO_ARGUMENTS if arguments == _NULL else arguments)
         result = await tool.handler(made)
     except (errors.Unauthenticated, errors.Forbidden, errors.RateLimited):
         raise

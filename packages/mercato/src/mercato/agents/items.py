@@ -150,6 +150,10 @@ async def get_item(call: ToolCall[GetItem]) -> Item:
     asked = call.body
     menu = await read_menu(call.app, asked.store_id)
     place = _find_place(menu, _find_item(menu, asked.item), asked.path or ())
+    if asked.offset and place.group is None:
+        raise ValidationFailed.at(
+            "/offset", "offset is one of a group's options: send the path of the group."
+        )
     shown = _head(menu, place)
     room = SMALL - ENVELOPE - _weight(shown)
     if place.group is None:

@@ -177,7 +177,7 @@ def _summary_members(order: Order | CommerceOrder) -> dict[str, Any]:
         "scheduled_time": order.fulfillment.scheduled_time or UNSET,
         "total": order.amounts.total_after_adjustments or order.amounts.total,
         "currency": order.amounts.currency,
-        "cancel_reason": UNSET if order.cancel_reason is None else described(order.cancel_reason),
+        "cancel_reason": UNSET if order.cancel_reason is None else described(order.cancel_reason) or UNSET,
     }
 
 

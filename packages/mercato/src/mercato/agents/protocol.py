@@ -33,6 +33,9 @@ UNSUPPORTED_REVISION: Final = -32022
 
 _META: Final = "io.modelcontextprotocol/"
 _BASE64: Final = ("=?base64?", "?=")
+MAX_ID: Final = 256
+"""Bytes of an id in JSON: its answer repeats it, and has a bound."""
+
 MAX_SHOWN: Final = 100
 """Characters that a message repeats of what was sent."""
 
@@ -174,6 +177,8 @@ def read_message(body: bytes, headers: Mapping[bytes, bytes]) -> Request | None:
         if not sent.method.startswith("notifications/"):
             raise ProtocolError(INVALID_REQUEST, f"{shown(sent.method)} needs an id: a number or a text.")
         return None
+    if len(as_json(sent.id)) > MAX_ID:
+        raise ProtocolError(INVALID_REQUEST, f"An id may have at most {MAX_ID} bytes.")
     params = _read_params(sent)
     version = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
     is_modern = _is_modern(sent, params, version)
@@ -215,11 +220,12 @@ def _read(body: bytes) -> _Sent:
 
 
 def _id_of(body: bytes) -> Id:
-    """Return the id of a message that isn't a request, if it has one."""
+    """Return the id of a message that isn't a request, if it has one that can be repeated."""
     try:
-        return _find_id(body).id
+        found = _find_id(body).id
     except msgspec.DecodeError:
         return UNSET
+    return UNSET if found is UNSET or len(as_json(found)) > MAX_ID else found
 
 
 def _read_params(sent: _Sent) -> Params:

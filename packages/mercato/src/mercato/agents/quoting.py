@@ -16,8 +16,10 @@ from mercato.features.partners.model import Surface
 from mercato.features.quotes.model import NewQuote, QuoteWarning
 from mercato.http.calls import operation_of
 from mercato_contract.placements import ClientContext, DeliveryType, ScheduleType
-from mercato_contract.refusals import Problem
+from mercato_contract.problems import Reason
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.stores import FulfillmentMode
+from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire, as_json, rfc3339
 
 tools: Final = Tools(Surface.MARKETFRONT)
@@ -110,6 +112,7 @@ async def quote_order(call: ToolCall[QuoteOrder]) -> QuotedOrder:
     the customer the total and the warnings, then call place_order.
     """
     asked, app = call.body, call.app
+    _check_handover(asked)
     found = await resolve_lines(app, asked.store_id, asked.lines)
     context = ClientContext(
         ip=call.head.address[:64],
@@ -134,6 +137,32 @@ async def quote_order(call: ToolCall[QuoteOrder]) -> QuotedOrder:
         raise
     lines = priced_lines(found, most=SMALL - ROOM).lines
     return _quoted(quote, lines)
+
+
+def _check_handover(asked: QuoteOrder) -> None:
+    """Raise ValidationFailed for what the handover leaves out: the customer would take it for agreed."""
+    sent, faults = asked.fulfillment, []
+    if sent.mode is FulfillmentMode.PICKUP:
+        members = {
+            "address": sent.address,
+            "deliveryType": sent.delivery_type,
+            "instructions": sent.instructions,
+        }
+        faults += [
+            Reason(
+                code=ValidationFailed.code,
+                message=f"{name} is part of a delivery. Leave it out of a pickup; words for the store are a note.",
+                pointer=f"/fulfillment/{name}",
+            )
+            for name, value in members.items()
+            if value
+        ]
+    if sent.schedule_type is ScheduleType.ASAP and asked.scheduled_time is not None:
+        message = "An order for now has no scheduledTime. Leave it out, or send the scheduleType SCHEDULED."
+        faults.append(Reason(code=ValidationFailed.code, message=message, pointer="/scheduledTime"))
+    if faults:
+        detail = faults[0].message if len(faults) == 1 else f"{count_of(len(faults), 'fault')}: see errors."
+        raise ValidationFailed(detail, errors=faults)
 
 
 def _fulfillment_of(asked: QuoteOrder) -> Mapping[str, Any]:

@@ -95,5 +95,5 @@ def _one_line(fault: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _line_of(fault: Mapping[str, Any]) -> str:
-    where = "" if fault.get("pointer") is None else f" at {fault['pointer']}"
+    where = "" if not fault.get("pointer") else f" at {fault['pointer']}"
     return f"- {fault.get('code')}{where}: {fault['message']}"

@@ -10,6 +10,7 @@ from mercato.api.stores import discovery
 from mercato.features.partners.model import Surface
 from mercato.http.calls import operation_of
 from mercato_contract.discovery import MAX_OFFSET, DiscoverRequest, Location, Metres
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.stores import FulfillmentMode, Latitude, Longitude, PostalAddress
 from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire
@@ -138,6 +139,8 @@ async def find_stores(call: ToolCall[FindStores]) -> FoundStores:
     when it is open (UTC).
     """
     asked = call.body
+    if asked.radius is not None and asked.near is None:
+        raise ValidationFailed.at("/radius", "radius needs near: send where the customer is, too.")
     limit, offset = asked.limit or LIMIT, asked.offset or 0
     found = await call.perform(
         _DISCOVER,

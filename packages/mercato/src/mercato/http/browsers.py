@@ -193,8 +193,8 @@ def is_allowed_origin(origin: bytes, head: Head, settings: Settings) -> bool:
     Without MERCATO_PUBLIC_URL our own is one on loopback: another Host may be a name that somebody else's page points
     at this machine.
     """
-    allowed = (settings.cors_origins or "").split(",")
-    if origin in (text.strip().encode() for text in allowed):
+    allowed = (text.strip().encode() for text in (settings.cors_origins or "").split(","))
+    if origin and origin in allowed:
         return True
     if settings.public_url:
         return origin == _origin(settings.public_url)

@@ -61,7 +61,7 @@ class MenuIndex(Struct, frozen=True):
     def find_sections(self, text: str) -> list[Section]:
         """Return the sections of this name: by the whole of it, else by its last part."""
         wanted = key_of(text)
-        if text.endswith("…"):  # it was cut where it was shown
+        if text.endswith("…") and wanted:  # it was cut where it was shown
             return [section for section in self.sections if key_of(section.name).startswith(wanted)]
         whole = [section for section in self.sections if key_of(section.name) == wanted]
         return whole or [
