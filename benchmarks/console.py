@@ -56,7 +56,7 @@ def main(count: int = DELIVERIES, url: str | None = None) -> None:
         asyncio.run(_multiply(trade.server, count))
         asyncio.run(_fill_day(trade.server))
         cookies = dict.fromkeys((FLOOR, *_pages(trade)), sign_in(trade))
-        cookies[HEALTH] = asyncio.run(_sign_in_operator(trade.server))
+        cookies[HEALTH] = asyncio.run(sign_in_operator(trade.server))
         times: dict[str, list[float]] = {path: [] for path in cookies}
         sizes: dict[str, int] = {}
         with _load(trade):
@@ -105,7 +105,7 @@ def _named(path: str) -> str:
 
 async def _multiply(server: Server, count: int) -> None:
     """Copy the delivery that is there, back over a month, one in fifty of them failed."""
-    async with _opened(server) as db:
+    async with opened(server) as db:
         async with db.read() as tx:
             found = await tx.first(select(deliveries).limit(1))
         assert found is not None, "the placed order has made a delivery"
@@ -125,7 +125,7 @@ async def _multiply(server: Server, count: int) -> None:
 async def _fill_day(server: Server) -> None:
     """Copy the order that is there over a day, and its deliveries over the last hour, one in fifty of them failed."""
     began = now()
-    async with _opened(server) as db:
+    async with opened(server) as db:
         async with db.read() as tx:
             order = await tx.first(select(orders).limit(1))
             call = await tx.first(
@@ -151,7 +151,8 @@ async def _fill_day(server: Server) -> None:
                     await tx.execute(insert(deliveries), sent)
 
 
-def _opened(server: Server) -> AbstractAsyncContextManager[Database]:
+def opened(server: Server) -> AbstractAsyncContextManager[Database]:
+    """Open the server's database."""
     return Database.open(server.url or f"sqlite:///{server.data_dir / 'mercato.db'}")
 
 
@@ -160,16 +161,16 @@ def _id_at(at: datetime) -> UUID:
     return UUID(int=first_id(at).int | new_id().int & (1 << 62) - 1 | 0x7 << 76 | 0b10 << 62)
 
 
-async def _sign_in_operator(server: Server) -> str:
+async def sign_in_operator(server: Server) -> str:
     """Return the cookie of a session of the operator."""
-    async with _opened(server) as db, db.write() as tx:
+    async with opened(server) as db, db.write() as tx:
         made = await create_link(tx, Grant(partner_id=None, created_by="cli:bench"), now=now())
     return _use(f"http://127.0.0.1:{server.port}/console/links/{made.token}")
 
 
-def sign_in(trade: Trade) -> str:
-    """Return the cookie of a session of the merchant."""
-    return _use(trade.server.call("POST", "/v1/console/links", {}, key=trade.commerce_key)["url"])
+def sign_in(trade: Trade, key: str | None = None) -> str:
+    """Return the cookie of a session of the partner whose key this is: of the merchant if none is given."""
+    return _use(trade.server.call("POST", "/v1/console/links", {}, key=key or trade.commerce_key)["url"])
 
 
 def _use(url: str) -> str:

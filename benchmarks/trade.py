@@ -49,9 +49,9 @@ class Trade:
         """Return a request that adds a fifth line, with modifiers, to a cart of four as it was answered."""
         items = list(self.catalog["items"])
         ids = {"storeId": self.store["storeId"], "catalogSetId": self.store["catalogSetId"]}
-        body: Any = {"item": self._line(items[0]), **ids}
+        body: Any = {"item": self.line(items[0]), **ids}
         for item in items[1:LINES]:
-            body = {"item": self._line(item), "cart": self.call(CARTS, body)}
+            body = {"item": self.line(item), "cart": self.call(CARTS, body)}
         return body
 
     def order(self) -> Any:
@@ -61,7 +61,7 @@ class Trade:
     def large_order(self) -> Any:
         """Return an order of as many lines as one may have, modifiers included, with no more than it needs of each."""
         ids = {"storeId": self.store["storeId"], "catalogSetId": self.store["catalogSetId"]}
-        lines = [self._line(item) for item in list(self.catalog["items"])[:LARGE]]
+        lines = [self.line(item) for item in list(self.catalog["items"])[:LARGE]]
         return self._ordered({"lineItems": lines, **ids})
 
     @staticmethod
@@ -89,7 +89,8 @@ class Trade:
             for _ in range(count)
         ]
 
-    def _line(self, item_id: str) -> Any:
+    def line(self, item_id: str) -> Any:
+        """Return a line of two of the item, with as many choices of each of its groups."""
         return {
             "itemId": item_id,
             "quantity": 2,

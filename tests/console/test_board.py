@@ -1,6 +1,7 @@
 """The board without JavaScript: what is on it, every button, who may press it, and what the loser of a race reads."""
 
 import asyncio
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -199,6 +200,28 @@ async def test_an_order_goes_through_the_columns_by_the_buttons(manual: Trade, t
     assert page.status_region == f"Order {number} is handed over."
     assert (await read(manual, order))["state"] == "completed"
     assert numbers(page, "ready") == []
+
+
+async def test_sixty_cards_have_at_most_100_kb_and_their_buttons_are_grouped_by_the_orders_number(
+    manual: Trade, tablet: Browser
+):
+    for status in (None, "confirmed", "ready"):
+        order = await manual.placed()
+        if status is not None:
+            assert (await manual.update(order, status=status)).status == 200
+    page = await tablet.open(BOARD)
+    shown = [found[0] for found in (cards(page, column) for column in ("new", "preparing", "ready"))]
+    assert len(shown) == 3
+    for card in shown:
+        (group,) = card.all("div", role="group")
+        (name,) = card.all("h3", id=group.attributes["aria-labelledby"])
+        assert name.text == number_of({"orderId": card.attributes["id"]})
+        assert len(group.all("button")) == len(card.all("button"))
+    found = re.findall(rb'<li id="o-.*?</section>', page.body, re.DOTALL)
+    assert len(found) == 3
+    frame = len(page.body) - sum(map(len, found))
+    long_names = 60 * 80
+    assert frame + 20 * sum(map(len, found)) + long_names <= 100_000
 
 
 async def test_other_minutes_are_typed(manual: Trade, tablet: Browser):

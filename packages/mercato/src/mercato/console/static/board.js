@@ -145,7 +145,7 @@
   function count() {
     const now = Date.now() + drift;
     for (const card of document.querySelectorAll('#board .card')) {
-      const time = card.querySelector('.age time'), shown = age(now - new Date(card.dataset.placed));
+      const time = card.querySelector('.age time'), shown = age(now - new Date(time.dateTime));
       if (time.textContent !== shown) time.textContent = shown;
       const isLate = card.dataset.late !== undefined && new Date(card.dataset.late) <= now;
       card.classList.toggle('late', isLate);

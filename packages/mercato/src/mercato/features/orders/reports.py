@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Row, Select, case, func, or_, select
+from sqlalchemy import BindParameter, ColumnElement, Row, Select, bindparam, case, func, or_, select
 
 from mercato.features.compression import decompress
 from mercato.features.orders.queries import decode_document
@@ -337,22 +337,29 @@ _READ: Final = (
 
 async def read_rows(db: Database, selection: Selection) -> AsyncGenerator[list[ReportRow]]:
     """Yield the orders in pages, the oldest first, each read in a short transaction."""
-    last: UUID | None = None
+    query, following = _page(selection, None), _page(selection, AFTER)
+    last: dict[str, UUID] = {}
     start, end = selection.days.start, selection.days.end
     while True:
         async with db.read() as tx:
-            found = await tx.all(_page(selection, last))
+            found = await tx.all(query, last)
         yield [_row(row, selection.days) for row in found if start <= row.created_at < end]
         if len(found) < PAGE:
             return
-        last = found[-1].id
+        query, last = following, {AFTER.key: found[-1].id}
 
 
-def conditions_of(selection: Selection, after: UUID | None = None) -> list[ColumnElement[bool]]:
+AFTER: Final = bindparam("after", type_=orders.c.id.type)
+"""The last order that was read: a report makes two statements, not one for each page, which would be much garbage."""
+
+
+def conditions_of(
+    selection: Selection, after: BindParameter[UUID] | None = None
+) -> list[ColumnElement[bool]]:
     """Return the conditions of the orders of these days, and of a minute before and after.
 
-    `after` is the last one that was read. It stands in the place of the first day: of two lower bounds an index uses
-    one, perhaps the lower, and would read all that was read before.
+    `after` is for the last one that was read. It stands in the place of the first day: of two lower bounds an index
+    uses one, perhaps the lower, and would read all that was read before.
     """
     days = selection.days
     return [
@@ -370,7 +377,7 @@ def _whose(selection: Selection) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _page(selection: Selection, last: UUID | None) -> Select[Any]:
+def _page(selection: Selection, last: BindParameter[UUID] | None) -> Select[Any]:
     return select(*_READ).where(*conditions_of(selection, last)).order_by(orders.c.id).limit(PAGE)
 
 

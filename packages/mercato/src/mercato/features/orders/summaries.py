@@ -249,15 +249,18 @@ _READ: Final = (
 
 async def _read(db: Database, selection: Selection) -> AsyncGenerator[Sequence[Row[Any]]]:
     """Yield the orders in pages, each read in a short transaction."""
-    last: UUID | None = None
+    query, following = (
+        select(*_READ).where(*reports.conditions_of(selection, after)).order_by(orders.c.id).limit(PAGE)
+        for after in (None, reports.AFTER)
+    )
+    last: dict[str, UUID] = {}
     while True:
-        query = select(*_READ).where(*reports.conditions_of(selection, last)).order_by(orders.c.id)
         async with db.read() as tx:
-            found = await tx.all(query.limit(PAGE))
+            found = await tx.all(query, last)
         yield found
         if len(found) < PAGE:
             return
-        last = found[-1].id
+        query, last = following, {reports.AFTER.key: found[-1].id}
 
 
 async def _find_first_day(tx: Read, selection: Selection) -> date | None:
