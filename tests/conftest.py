@@ -33,7 +33,13 @@ def pytest_asyncio_loop_factories() -> dict[str, type[LoopbackLoop]]:
     return {"uvloop": LoopbackLoop}
 
 
+def pytest_collection() -> None:
+    # Thousands of collected tests stay for the whole run: the garbage collector need not walk them, again and again
+    # while they are collected.
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    # Thousands of collected tests stay for the whole run: the garbage collector need not walk them.
     gc.collect()
     gc.freeze()
+    gc.enable()

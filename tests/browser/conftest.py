@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -30,7 +29,7 @@ addEventListener('securitypolicyviolation', violation => console.error(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    here = [item for item in items if item.nodeid.startswith("tests/browser/")]
     if os.environ.get("MERCATO_TEST_BROWSER") != "1":
         skip = pytest.mark.skip(reason="`make test-browser` runs the console in a browser")
     elif CHROMIUM is None:

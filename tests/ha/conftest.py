@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -10,7 +9,7 @@ from tests.ha.cluster import Cluster, missing, running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    here = [item for item in items if item.nodeid.startswith("tests/ha/")]
     if os.environ.get("MERCATO_TEST_HA") != "1":
         skip = pytest.mark.skip(reason="`make test-ha` kills the servers of a database")
     elif (needed := missing()) is not None:
