@@ -163,13 +163,18 @@ def _bound_meaning(secret: bytes, request: bytes, meaning: bytes) -> bytes:
     return hmac_sha256(secret, request + meaning)
 
 
-def meaning_of(request: Wire) -> bytes:
+def meaning_of(request: Wire, *, has_values: bool = True) -> bytes:
     """Return bytes that are the same for requests that mean the same.
+
+    `has_values` says whether there may be members that are compared by value: few requests have any, and looking for
+    them takes a fifth of the time.
 
     A member that is absent, null or empty is left out, as is an object without members; decimals and instants are
     written in one way. A required member is never absent, so that an empty one stays different from all others.
     """
-    left = _BY_VALUE.sub(_in_one_form, _as_sorted(request))
+    left = _as_sorted(request)
+    if has_values:
+        left = _BY_VALUE.sub(_in_one_form, left)
     while True:
         text, left = left, _FIRST_EMPTY.sub(b"{", _EMPTY.sub(b"", left))
         if _NO_MEMBERS not in left or left == text:

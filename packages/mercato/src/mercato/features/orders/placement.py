@@ -162,12 +162,10 @@ class Placements(Struct, frozen=True):
 
         A refusal before the order is stored is raised, and leaves the key free for any request.
         """
-        keyed = self.keyed(
-            caller,
-            key,
-            sent=as_json(replace(request, payment=UNSET)) + canonical_payment(request.payment),
-            meaning=placement_meaning(request),
-        )
+        payment = canonical_payment(request.payment)
+        plain = replace(request, payment=UNSET)
+        sent, meaning = as_json(plain) + payment, placement_meaning(plain, payment)
+        keyed = self.keyed(caller, key, sent=sent, meaning=meaning)
         return await self.place_keyed(caller, request, keyed, trace=trace, make_origin=make_origin)
 
     def keyed(
@@ -541,10 +539,14 @@ def _given_up() -> OrderClosed:
     return OrderClosed("The order was cancelled before its store answered. Place it again with a new key.")
 
 
-def placement_meaning(request: PlaceOrderRequest) -> bytes:
-    """Return bytes that are the same for requests that mean the same; what a payment means is for the store to say."""
-    amounts = request.amounts
+def placement_meaning(request: PlaceOrderRequest, payment: bytes) -> bytes:
+    """Return bytes that are the same for requests that mean the same, each without its payment, which is canonical.
+
+    What a payment means is for the store to say.
+    """
+    amounts, fulfillment = request.amounts, with_address1(request.fulfillment)
     if amounts is not None and amounts.tip is not None and is_zero(amounts.tip):
         amounts = replace(amounts, tip=None)
-    named = replace(request, payment=UNSET, amounts=amounts, fulfillment=with_address1(request.fulfillment))
-    return idempotency.meaning_of(named) + canonical_payment(request.payment)
+    has_values = amounts is not None or fulfillment.scheduled_time is not None
+    named = replace(request, amounts=amounts, fulfillment=fulfillment)
+    return idempotency.meaning_of(named, has_values=has_values) + payment
