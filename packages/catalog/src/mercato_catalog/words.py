@@ -218,6 +218,13 @@ def _added_words(name: str) -> Iterator[str]:
             yield from _POSSESSIVE.sub("", word).split(_APOSTROPHE)
 
 
+def added_words(text: str) -> Iterator[str]:
+    """Yield what is indexed of a text's names in parts, such as `o'brien`, beside the words that `split` returns."""
+    for _, name in _names_in_parts(_normalize(text)):
+        if name:
+            yield from filter(None, _added_words(name))
+
+
 def words_of(texts: Sequence[str]) -> list[str]:
     """Return the distinct words to index, in order of first appearance, within the limits."""
     found = dict.fromkeys(chain.from_iterable(_split_batches(texts)))

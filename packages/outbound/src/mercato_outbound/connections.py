@@ -207,7 +207,7 @@ class _BoundedHeads(asyncio.Protocol):
 
 def check_headers(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Raise HeadersTooLargeError if the headers have too many bytes together, with their colons and line ends."""
-    if sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEADERS:
+    if sum([len(name) + len(value) + 4 for name, value in headers]) > MAX_HEADERS:
         raise HeadersTooLargeError
 
 

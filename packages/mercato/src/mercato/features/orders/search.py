@@ -38,7 +38,7 @@ from mercato.platform.db.statements import prepared, prepared_update
 from mercato.platform.db.types import Id
 from mercato.platform.gazetteer import country_of
 from mercato.platform.jobs import Done, Handler, Handlers, Job, JobOutcome, Settled
-from mercato_catalog.words import MAX_LETTERS, split, words_of
+from mercato_catalog.words import MAX_LETTERS, added_words, split
 from mercato_contract.placements import Customer
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.stores import Address
@@ -128,16 +128,14 @@ class ContactKeys(Struct, frozen=True):
 
         Their kinds are the first ones of CONTACTS.
         """
-        return {
+        entries: dict[str, int] = {
             SearchKind.PHONE: self._hash(SearchKind.PHONE, normal_phone(customer.phone, country)),
             SearchKind.EMAIL: self._hash(SearchKind.EMAIL, normal_email(customer.email)),
-            **{
-                kind: self._hash(_NAME, word)
-                for kind, word in zip(
-                    NAMES, name_words(customer.first_name, customer.last_name), strict=False
-                )
-            },
         }
+        words = name_words(customer.first_name, customer.last_name)
+        for kind, word in zip(NAMES, words, strict=False):
+            entries[kind] = self._hash(_NAME, word)
+        return entries
 
     def candidates(self, text: str, countries: Iterable[str]) -> Iterator[tuple[SearchKind, int]]:
         """Yield the entries that an e-mail address or phone number may have, written as in one of the countries."""
@@ -176,11 +174,12 @@ def name_words(first_name: str, last_name: str) -> list[str]:
     """
     first, last = split(first_name), split(last_name)
     pieces = first + last
-    words = {piece.text[:MAX_LETTERS]: None for piece in pieces}
-    unspaced = sum([piece.unspaced for piece in pieces])
-    if not unspaced:
-        words |= dict.fromkeys(words_of((first_name, last_name)))
-    elif unspaced == len(pieces):
+    words = dict.fromkeys([piece.text[:MAX_LETTERS] for piece in pieces])
+    unspaced = [piece.unspaced for piece in pieces]
+    if not any(unspaced):
+        parts = added_words(f"{first_name}\n{last_name}")
+        words |= dict.fromkeys([word[:MAX_LETTERS] for word in parts])
+    elif all(unspaced):
         ends = ["".join(piece.text for piece in end) for end in (first, last)]
         words |= dict.fromkeys(f"{one}{other}"[:MAX_LETTERS] for one, other in (ends[::-1], ends))
     return list(words)[:MAX_WORDS] or [""]

@@ -119,7 +119,8 @@ class CompiledStatement(Struct, frozen=True):
             values = list(self.pick({**self.defaults, **given}))
         for position in self.binds.ids:
             if values[position] is not None:
-                values[position] = f"{values[position].int:032x}"  # `UUID.hex` is a call
+                # `UUID.hex` is a call, and formatting the integer takes twice as long.
+                values[position] = values[position].int.to_bytes(16).hex()
         for position in self.binds.instants:
             if values[position] is not None:
                 values[position] = (values[position] - EPOCH) // MILLISECOND
