@@ -59,7 +59,7 @@ QUICK_TESTS := tests/wire tests/client tests/carts/test_rules.py tests/catalog t
   tests/test_values.py tests/api/test_order_replies.py tests/api/test_orders.py tests/webhooks/test_store_calls.py
 
 test-python: $(VENV)/.dev ## the tests that another Python may fail; PYTHON=python3.13 VENV=build/python-3.13
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" -q $(QUICK_TESTS) $(if $(RERUNS),--reruns $(RERUNS) -r R)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" -q --database sqlite $(QUICK_TESTS) $(if $(RERUNS),--reruns $(RERUNS) -r R)
 
 # Each takes long, and they take it differently: a worker that has finished takes what others haven't begun.
 test-long: $(VENV)/.dev ## every kill, restart, mutant and bound: the proofs that take minutes
@@ -82,7 +82,7 @@ test-clients: $(VENV)/.dev $(TOOLS)/node_modules/.package-lock.json $(PACKAGE)/d
 	MERCATO_TEST_CLIENTS=1 $(BIN)/python -m pytest -n 0 -q tests/clients tests/docs/test_receivers.py \
 	  tests/console/test_playground.py::test_a_request_is_shown_as_a_program_that_runs
 
-test-browser: $(VENV)/.dev $(VENV)/.browser ## the console in a browser (needs Chromium: apt-get install chromium)
+test-browser: $(VENV)/.dev $(VENV)/.browser ## the console in a browser (needs Chromium: apt-get install chromium-headless-shell)
 	MERCATO_TEST_BROWSER=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(if $(QUICK),-m 'not long') tests/browser
 
 test-ha: $(VENV)/.dev ## kill the servers of a PostgreSQL cluster under trade (needs etcd: apt-get install etcd-server)
@@ -93,13 +93,15 @@ test-ha: $(VENV)/.dev ## kill the servers of a PostgreSQL cluster under trade (n
 	else MERCATO_TEST_HA=1 $(BIN)/python -m pytest -n 0 -q -s tests/ha; fi
 
 AGENTS := tests/agents/conformance
+# The door's other tests need neither: `make test` has them.
+AGENTS_TESTS := tests/agents/test_conformance.py tests/agents/test_sdk.py
 
 test-agents: $(VENV)/.dev ## the agents' door: the Model Context Protocol's conformance tool and client (needs npm)
 	@if ! command -v npm >/dev/null || ! npm --prefix $(AGENTS) ci --ignore-scripts --no-audit --no-fund --silent; then \
 	  echo "make test-agents is skipped: the conformance tool couldn't be installed. It needs npm, and a registry that has it"; \
 	elif ! $(MAKE) --no-print-directory $(VENV)/.agents; then \
 	  echo "make test-agents is skipped: the package mcp couldn't be installed"; \
-	else MERCATO_TEST_AGENTS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q tests/agents; fi
+	else MERCATO_TEST_AGENTS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(AGENTS_TESTS); fi
 
 prove: $(VENV)/.dev ## kill processes at random and compare the records; ARGS="--kills 1000 --state prove.json"
 	$(BIN)/python -m tests.prove $(ARGS)
