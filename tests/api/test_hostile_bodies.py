@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from time import thread_time
 from typing import Any, Final
@@ -87,15 +88,21 @@ def decodings_to_read(read: Callable[[bytes], Any], body: bytes) -> float:
     return seconds / max(plain, plain_decoding_seconds())
 
 
-@pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.long)])
+@cache
+def plain_seconds() -> float:
+    """Return about how long a plain decoding takes: what takes half of what it may is measured beside one."""
+    return plain_decoding_seconds()
+
+
+@pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("operation", WITH_BODY, ids=lambda operation: operation.id)
 def test_no_body_costs_more_than_nine_plain_decodings(operation: Operation, share: int):
     """And its refusal lists at most 100 faults, and repeats little of it.
 
-    `make test` tries every fifth body, each operation another fifth; `make test-long` tries all.
+    `make test` tries every eighth body, each operation another eighth; `make test-long` tries all.
     """
     read = operation.decode or READ_BY_HANDLERS[operation.id]
-    enough = MOST / 2 * plain_decoding_seconds()
+    enough = MOST / 2 * plain_seconds()
     tried, slow = 0, []
     for name, body in islice(
         shapes(operation, size_of(operation)), WITH_BODY.index(operation) % share, None, share
@@ -226,7 +233,7 @@ def test_a_number_where_none_is_allowed_is_not_converted():
 def test_the_position_of_a_fault_costs_less_than_a_plain_decoding():
     body = b"\n" * (MiB - 1) + b"x"
     assert "line 1048576, column 1" in refused("addCartItem", body).detail
-    assert decodings_to_read(read_by("addCartItem"), body) < 0.75
+    assert decodings_to_read(read_by("addCartItem"), body) < 1
 
 
 @pytest.mark.long
