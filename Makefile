@@ -63,7 +63,7 @@ test-python: $(VENV)/.dev ## the tests that another Python may fail; PYTHON=pyth
 
 # Each takes long, and they take it differently: a worker that has finished takes what others haven't begun.
 test-long: $(VENV)/.dev ## every kill, restart, mutant and bound: the proofs that take minutes
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m long -q $(ARGS) $(if $(RERUNS),--reruns $(RERUNS) -r R)
+	MERCATO_TEST_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis" -q $(ARGS) $(if $(RERUNS),--reruns $(RERUNS) -r R)
 
 TOOLS := tests/clients/typescript
 PACKAGE := packages/typescript

@@ -6,6 +6,7 @@ import signal
 import sys
 
 from hypothesis import HealthCheck, settings
+from tests.generated import examples
 from tests.loops import LoopbackLoop
 
 pytest_plugins = ["tests.databases", "tests.sharing"]
@@ -13,7 +14,12 @@ pytest_plugins = ["tests.databases", "tests.sharing"]
 
 def pytest_configure() -> None:
     # Hypothesis bounds each example to 200 ms, which a busy machine exceeds now and then.
-    settings.register_profile("mercato", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(
+        "mercato",
+        max_examples=examples(100),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.load_profile("mercato")
     # A shell's background jobs ignore Ctrl-C, and every command that the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -42,4 +48,6 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
+    # Nor look for cycles after every seven hundred of the millions of objects that tests make.
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()

@@ -26,6 +26,9 @@ from mercato_contract.clock import Clock
 from mercato_contract.texts import Secret
 
 ITEM = "0190f5fe-7e3b-7ccc-8000-00000000000a"
+SOON = 0.03
+"""Seconds that no run of a catalog ends within: to ask earlier costs more than the run."""
+
 CATALOG = {
     "currency": "USD",
     "sections": {"s1": {"sectionId": "s1", "name": "Mains", "itemIds": [ITEM]}},
@@ -167,10 +170,11 @@ class Service(LocalService):
     def anonymous(self) -> Client:
         return Client(self.base, None, self.session)
 
-    async def until(self, client: Client, path: str, done: Callable[[Any], bool]) -> Any:
-        """Poll until the condition holds; return the body."""
+    async def until(self, client: Client, path: str, done: Callable[[Any], bool], *, after: float = 0) -> Any:
+        """Poll until the condition holds, first `after` so many seconds; return the body."""
         pause = 0.02
         async with asyncio.timeout(PATIENCE):
+            await asyncio.sleep(after)
             while True:
                 body = (await client.get(path)).json()
                 if done(body):
@@ -197,7 +201,7 @@ class Service(LocalService):
         assert reply.status == 201, reply.body
         path = reply.headers["Location"]
         ended = {"ready_to_activate", "catalog_failed"}
-        return await self.until(client, path, lambda status: status["status"] in ended)
+        return await self.until(client, path, lambda status: status["status"] in ended, after=SOON)
 
     async def live(self, client: Client, url: str, **options: Any) -> Any:
         """Bring a store live; return it."""
@@ -214,7 +218,10 @@ class Service(LocalService):
         )
         assert reply.status == 202, reply.body
         return await self.until(
-            client, reply.json()["statusUrl"], lambda s: s["status"] in {"succeeded", "failed"}
+            client,
+            reply.json()["statusUrl"],
+            lambda status: status["status"] in {"succeeded", "failed"},
+            after=SOON,
         )
 
 

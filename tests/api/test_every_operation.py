@@ -161,10 +161,10 @@ Share = Callable[[], list[bytes]]
 """Return the value at the next place."""
 
 
-def thirds(database_url: str) -> Share:
-    """Return a third of the values for each place, another one for the next, and not the same on both databases."""
-    places = count(database_url.startswith("sqlite"))
-    return lambda: VALUES[next(places) % 3 :: 3]
+def sixths(database_kind: str) -> Share:
+    """Return a sixth of the values for each place, another one for the next, and not the same on both databases."""
+    places = count(3 * (database_kind == "sqlite"))
+    return lambda: VALUES[next(places) % 6 :: 6]
 
 
 def members_of(operation: Operation) -> list[str]:
@@ -173,9 +173,9 @@ def members_of(operation: Operation) -> list[str]:
 
 
 def hostile(operation: Operation, body: dict[str, Any], share: Share) -> list[bytes]:
-    """Return bodies that are wrong as a whole, and the good one with each member hostile, then repeated."""
+    """Return the good body with each member hostile, then repeated."""
     good = {name: json.dumps(value).encode() for name, value in body.items()}
-    made = list(ALONE)
+    made = []
     for name in members_of(operation):
         for value in share():
             one = good | {name: value}
@@ -215,9 +215,11 @@ TAKING = pytest.mark.parametrize(
 
 @TAKING
 async def test_no_body_causes_a_5xx(
-    world: World, operation: Operation, session: ClientSession, database_url: str, uncollected: None
+    world: World, operation: Operation, session: ClientSession, database_kind: str, uncollected: None
 ):
-    await try_bodies(world, operation, session, thirds(database_url))
+    # What can't be read never reaches a database.
+    unreadable = ALONE if database_kind == "sqlite" else []
+    await try_bodies(world, operation, session, sixths(database_kind), unreadable)
 
 
 @pytest.mark.long
@@ -225,14 +227,16 @@ async def test_no_body_causes_a_5xx(
 async def test_no_body_of_the_full_set_causes_a_5xx(
     world: World, operation: Operation, session: ClientSession, uncollected: None
 ):
-    await try_bodies(world, operation, session, lambda: VALUES)
+    await try_bodies(world, operation, session, lambda: VALUES, ALONE)
 
 
-async def try_bodies(world: World, operation: Operation, session: ClientSession, share: Share) -> None:
+async def try_bodies(
+    world: World, operation: Operation, session: ClientSession, share: Share, unreadable: list[bytes]
+) -> None:
     path = target(operation, world.ids, store=world.ids["storeId"])
     client = Client(world.owner[operation.access].base, world.owner[operation.access].key, session)
     good = body_for(operation, world.ids)
-    for body in [*hostile(operation, good, share), *hostile_within(good, share)]:
+    for body in [*unreadable, *hostile(operation, good, share), *hostile_within(good, share)]:
         reply = await client.call(operation.method, path, body, headers=headers_for(operation))
         assert reply.status < 500 or reply.status == 503, (body[:200], reply.body)
         # Errors of JSON-RPC are answers.

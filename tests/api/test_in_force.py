@@ -22,7 +22,7 @@ from mercato.features.stores import queries
 from mercato.platform.db.changes import ChangeFeed
 from mercato_client.testing.caller import Answer
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 @dataclass

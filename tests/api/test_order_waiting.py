@@ -37,7 +37,7 @@ def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
     monkeypatch.setattr(resubmission, "RETRY_INTERVAL", timedelta(seconds=0.1))
     monkeypatch.setattr(resubmission, "MIN_WAIT", timedelta(seconds=0.05))
-    monkeypatch.setattr(resubmission, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(resubmission, "POLL_SECONDS", 0.3)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.carts.random_store import Json, RandomStore
+from tests.generated import examples
 
 from mercato_catalog import Catalog, Resolution, build
 from mercato_catalog.carts import names
@@ -28,7 +29,7 @@ MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] /
 PUBLISHED = [path for path in sorted(MENUS.glob("*.json")) if not path.stem.endswith("-broken")]
 published = pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
 
-QUICK = settings(max_examples=300, suppress_health_check=list(HealthCheck), database=None)
+QUICK = settings(max_examples=examples(300), suppress_health_check=list(HealthCheck), database=None)
 
 
 # --- a menu ---------------------------------------------------------------------------------------

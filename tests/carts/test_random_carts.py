@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tests.carts.random_store import RandomStore, count
 from tests.carts.reference_pricing import verdict
 from tests.catalog.documents import compiled
+from tests.generated import examples
 
 from mercato_catalog.carts.pricing import MAX_FAULTS, price
 from mercato_catalog.carts.rules import StoreMenu, add_item, remove_item
@@ -25,7 +26,7 @@ from mercato_contract.problems import OrderError
 from mercato_contract.refusals import Problem
 
 STORE, SET = uuid4(), uuid4()
-QUICK = settings(max_examples=1500, suppress_health_check=list(HealthCheck), database=None)
+QUICK = settings(max_examples=examples(1500), suppress_health_check=list(HealthCheck), database=None)
 LONG = settings(QUICK, max_examples=10_000)
 seeds = st.integers(0, 2**48)
 
@@ -204,25 +205,25 @@ def test_prices_and_faults_equal_those_of_the_reference_pricing(seed: int, carel
     check_price(seed, careless)
 
 
-@settings(QUICK, max_examples=500)
+@settings(QUICK, max_examples=examples(500))
 @given(seeds)
 def test_every_line_and_modifier_of_an_order_can_be_booked_for_its_own_price(seed: int):
     check_items(seed)
 
 
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=examples(300))
 @given(seeds)
 def test_no_two_faults_of_an_added_line_differ_in_their_message_alone(seed: int):
     check_merge(seed)
 
 
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=examples(300))
 @given(seeds)
 def test_a_cart_that_grows_line_by_line_has_the_price_of_its_lines(seed: int):
     check_growth(seed)
 
 
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=examples(300))
 @given(seeds)
 def test_a_line_can_be_removed_from_any_invalid_cart(seed: int):
     check_removal(seed)

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.catalog.documents import outcome
 from tests.catalog.hostile import documents
+from tests.generated import examples
 
 from mercato_catalog.model import BuildFailed, Built
 
@@ -59,7 +60,7 @@ def check(document: bytes) -> None:
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 
-@settings(max_examples=150, suppress_health_check=_SLOW)
+@settings(max_examples=examples(150), suppress_health_check=_SLOW)
 @given(mutants())
 def test_random_changes_of_hostile_documents_end(document: bytes):
     check(document)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.calibration import cpu_within
 from tests.catalog.test_imports import ASKED, Result, msgspec_replace
+from tests.generated import examples
 
 from mercato_contract.refusals import Problem
 from mercato_tools.imports.convert import convert
@@ -208,7 +209,7 @@ NODES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(NODES)
 def test_any_json_ld_becomes_a_catalog_that_an_ingest_accepts_or_is_refused(node: Any):
     try:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect as info
 from tests.calibration import cpu_within
+from tests.generated import examples
 
 from mercato_contract.refusals import Problem
 from mercato_tools.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
@@ -702,7 +703,7 @@ def documents(kind: info.Type, *, within: tuple[type, ...] = ()) -> st.SearchStr
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_any_document_of_a_format_becomes_a_catalog_that_an_ingest_accepts(name: str, data: st.DataObject):
     sample = data.draw(st.sampled_from([[], {}, {"data": {}}, {"object": {}}]))

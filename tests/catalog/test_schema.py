@@ -13,6 +13,7 @@ from tests.catalog import hostile
 from tests.catalog.documents import TEA, cafe
 from tests.catalog.test_catalog_published import MENUS, files
 from tests.catalog.test_catalog_random import documents
+from tests.generated import examples
 
 from mercato_catalog.model import DAYS
 from mercato_catalog.validation.document import CATALOGS, GROUPS, ITEMS, SECTIONS, Form
@@ -108,7 +109,7 @@ def test_lint_and_schema_agree_on_the_sandboxes_menus():
     assert all(check(json.dumps(RandomStore(seed, careless=1).document).encode()) for seed in range(200))
 
 
-@settings(max_examples=150, database=None)
+@settings(max_examples=examples(150), database=None)
 @given(documents())
 def test_lint_and_schema_agree_on_random_documents(document: Any):
     assert check(json.dumps(document).encode())

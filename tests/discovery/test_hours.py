@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 
 from mercato_catalog.hours import HoursChange, edges_of, next_change
 from mercato_catalog.model import second_of_week
@@ -41,7 +42,7 @@ def is_open(instant: datetime, timezone: str, spans: Any) -> bool:
     return any(start <= second < end for start, end in spans)
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=examples(300), deadline=None, database=None)
 @given(
     st.sampled_from(ZONES),
     # Every clock change of 2026 and the skipped day of Apia, the 30th of December 2011, are among them.

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.carts.random_store import SCALES, RandomStore
 from tests.catalog.documents import compiled
+from tests.generated import examples
 from tests.orders.samples import NOW
 from tests.orders.test_bodies import row
 
@@ -30,7 +31,9 @@ from mercato_contract.refusals import ValidationFailed
 from mercato_contract.wire import as_json
 from mercato_tools.price_proof import ProofOrder, verify_prices
 
-RANDOM = settings(max_examples=400, suppress_health_check=list(HealthCheck), database=None, deadline=None)
+RANDOM = settings(
+    max_examples=examples(400), suppress_health_check=list(HealthCheck), database=None, deadline=None
+)
 
 proof_of = Decoder(ProofOrder)
 

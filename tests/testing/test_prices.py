@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.documents import ONBOARDING, built
+from tests.generated import examples
 
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.carts.pricing import price
@@ -29,7 +30,7 @@ def made() -> dict[str, Any]:
 
 
 @given(st.sampled_from(sorted(DOCUMENTS)), st.integers(0, 2**32))
-@settings(max_examples=200, database=None)
+@settings(max_examples=examples(200), database=None)
 def test_random_carts_are_valid_and_cost_what_the_service_computes(
     made: dict[str, Any], name: str, seed: int
 ) -> None:

@@ -55,7 +55,7 @@ from mercato.features.partners.tables import (
 from mercato.platform import errors
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.search import ESCAPE, pattern_of
-from mercato.platform.db.statements import conflicting_insert, prepared
+from mercato.platform.db.statements import conflicting_insert, prepared, prepared_insert
 from mercato.platform.db.types import Dialect, Id, Instant
 from mercato_contract.wire import as_json
 
@@ -70,12 +70,13 @@ _MAX_ALIKE: Final = 100
 
 _HAS_TOKEN: Final = exists().where(webhook_tokens.c.partner_id == partners.c.id).label("has_webhook_token")
 _PARTNER: Final = select(*partners.c, _HAS_TOKEN)
+_INSERT_PARTNER: Final = prepared_insert(partners)
 
 
 async def insert_partner(tx: Write, partner: Partner) -> None:
     values = asdict(partner) | {"limits": _json(partner.limits)}
     del values["has_webhook_token"]
-    await tx.execute(insert(partners).values(values))
+    await tx.execute(_INSERT_PARTNER, values)
 
 
 async def find_partner(tx: Read, partner_id: UUID) -> Partner | None:
