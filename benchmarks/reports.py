@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import msgspec
 from sqlalchemy import insert, select
@@ -132,7 +133,7 @@ async def _multiply(server: Server, count: int) -> None:
             made, told = [], []
             for number in range(start, min(start + BATCH, count)):
                 at = began - step * number
-                its = {"id": type(found.id)(int=first_id(at).int | new_id().int & (1 << 80) - 1)}
+                its = {"id": UUID(int=first_id(at).int | new_id().int & (1 << 80) - 1)}
                 made.append(values | its | {"created_at": at, "updated_at": at, "token_id": None})
                 told += [entry._asdict() | {"order_id": its["id"]} for entry in entries]
             async with db.write() as tx:

@@ -183,6 +183,23 @@ async def test_a_block_that_reads_on_sqlite_is_one_snapshot(db: Database) -> Non
     assert await value(db) == 1
 
 
+@only_sqlite
+async def test_one_read_after_the_other_uses_one_connection_whatever_ran_beside_them(db: Database) -> None:
+    """Each connection has a cache of its own: a report that used them in turns would fill the caches of several."""
+    async with db.read() as report:
+        beside = db.read()
+        other = await beside.__aenter__()
+    # It ends last, as a long statement does.
+    await beside.__aexit__(None, None, None)
+    async with db.read() as following:
+        assert _connection(following) is _connection(report)
+        assert _connection(following) is not _connection(other)
+
+
+def _connection(tx: Read) -> object:
+    return getattr(tx.execute, "__self__", None)
+
+
 async def test_read_replica_returns_the_result_of_its_block_which_cannot_write(db: Database) -> None:
     async def found(tx: Read) -> list[int]:
         return [row.value for row in await tx.all(select(counters))]

@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from datetime import timedelta
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -177,7 +179,10 @@ class Readers:
         self._seconds = pool_timeout.total_seconds()
         self._lock_timeout = lock_timeout
         self._room = asyncio.Semaphore(size)
-        self._idle: list[Connection] = []
+        # The one that was opened first comes first: each has a cache of its own, so a long report read by them in turns
+        # would fill several.
+        self._idle: list[tuple[int, Connection]] = []
+        self._numbers = count()
         self._thread = ThreadPoolExecutor(size, thread_name_prefix="sqlite-reader")
         self._closed = False
 
@@ -186,7 +191,10 @@ class Readers:
         """Yield the result of `begin` for a connection, in a new transaction. Raises DatabaseUnavailable."""
         await acquire(self._room, self._seconds)
         try:
-            connection = self._idle.pop() if self._idle else await self._open()
+            if self._idle:
+                number, connection = heappop(self._idle)
+            else:
+                number, connection = next(self._numbers), await self._open()
             try:
                 connection.plain.execute("BEGIN")
                 yield begin(connection)
@@ -196,7 +204,7 @@ class Readers:
                 if self._closed:
                     connection.plain.close()
                 else:
-                    self._idle.append(connection)
+                    heappush(self._idle, (number, connection))
         finally:
             self._room.release()
 
@@ -207,7 +215,7 @@ class Readers:
 
     async def close(self) -> None:
         self._closed = True
-        for connection in self._idle:
+        for _, connection in self._idle:
             connection.plain.close()
         self._idle.clear()
         self._thread.shutdown(wait=False)
