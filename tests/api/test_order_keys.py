@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, MILK, TEA
+from tests.databases import only_postgresql
 from tests.orders.samples import placing
 from tests.service import MerchantServer, Service, service
 from tests.sharing import own, shared
@@ -435,6 +437,30 @@ async def test_a_clock_that_is_set_back_does_not_keep_a_key_claimed(here: Trade,
         with pytest.raises(RequestInProgress):
             await idempotency.set_order(tx, first, order_id=UUID(int=2))
         await idempotency.set_order(tx, second, order_id=UUID(int=3))
+
+
+@only_postgresql
+async def test_an_order_that_its_store_has_validated_is_stored_with_its_key_in_two_round_trips(
+    here: Trade, monkeypatch: pytest.MonkeyPatch
+):
+    """Beside BEGIN and COMMIT. Its search entries and its line of the audit trail go with them."""
+    import asyncpg
+
+    sent: defaultdict[int, list[str]] = defaultdict(list)
+    execute = asyncpg.Connection.execute
+
+    async def recorded(self: Any, query: str, *arguments: Any, **options: Any) -> Any:
+        sent[self.get_server_pid()].append(query)
+        return await execute(self, query, *arguments, **options)
+
+    monkeypatch.setattr(asyncpg.Connection, "execute", recorded)
+    answer = await here.place(here.order())
+    assert answer.status == 201, answer.body
+    (stored,) = (at for of in sent.values() for at in enumerate(of) if "INTO orders" in at[1])
+    (queries,) = (of for of in sent.values() if stored[1] in of)
+    assert [query.partition(" ")[0] for query in queries[stored[0] - 2 : stored[0] + 2]] == [
+        "BEGIN", "WITH", "WITH", "COMMIT",
+    ]  # fmt: skip
 
 
 async def test_expired_keys_are_deleted(here: Trade, time: Time):

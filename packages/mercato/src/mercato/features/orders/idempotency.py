@@ -368,8 +368,11 @@ def _outcome_of(status: int, order_id: UUID | None, body: bytes) -> PinnedOutcom
 
 
 async def set_order(tx: Write, claim: Claim, *, order_id: UUID) -> None:
-    """Store the order of the claim. Raises RequestInProgress if another request has taken the claim over."""
-    updated = await tx.execute(_SET_ORDER, _claim_values(claim) | {"order_id": order_id})
+    """Store the order of the claim. What is deferred goes with it.
+
+    Raises RequestInProgress if another request has taken the claim over.
+    """
+    updated = await tx.execute_with_deferred(_SET_ORDER, _claim_values(claim) | {"order_id": order_id})
     if updated.rowcount != 1:
         raise errors.RequestInProgress(
             "Another request with the same key has taken over. Repeat this one with the same key.",
