@@ -10,6 +10,7 @@ ALL = (
     "start",
     "discovery",
     "agent_carts",
+    "agent_reads",
     "carts",
     "catalog_sets",
     "orders",
