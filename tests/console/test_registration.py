@@ -1,13 +1,16 @@
 """`Register store`: from nothing to a live store, with what is wrong beside its field and nothing typed twice."""
 
 import asyncio
+from typing import Any
 from uuid import UUID
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import select, update
 from tests.console.browser import Browser, Page
 from tests.console.test_store_settings import fault
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.databases import only_postgresql
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.spreadsheets.sheets import HEAD, xlsx_of
 from tests.waiting import PATIENCE
@@ -19,7 +22,13 @@ from mercato.features import offboarding
 from mercato.features.catalogs.tables import catalog_runs
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in.roles import Role
-from mercato.features.stores.registrations import MAX_REGISTRATIONS, Registration
+from mercato.features.stores.onboarding import NewMenu, new_menu
+from mercato.features.stores.registrations import (
+    MAX_REGISTRATIONS,
+    Registration,
+    TooManyRegistrations,
+    insert_registration,
+)
 from mercato.features.stores.tables import registrations
 from mercato_contract.catalogs import RunStatus
 
@@ -115,6 +124,8 @@ async def test_a_person_comes_from_nothing_to_a_live_store_that_takes_orders(mer
         ({"phone": "1" * 65}, "phone", "At most 64 characters fit, not 65."),
         ({"lat": "52.37"}, "lng", "Enter both, or none."),
         ({"lat": "north", "lng": "4.89"}, "lat", "Enter a number, like 52.37."),
+        ({"lat": "52,37", "lng": "4.89"}, "lat", "Write 52.37: with the digits 0 to 9, and a point"),
+        ({"lat": "\N{ARABIC-INDIC DIGIT FIVE}", "lng": "4"}, "lat", "Write 5: with the digits 0 to 9."),
         ({"lat": "91", "lng": "4.89"}, "lat", "It must be at most 90."),
         ({"partnerStoreId": "7" * 256}, "partnerStoreId", "At most 255 characters fit, not 256."),
     ],
@@ -195,6 +206,8 @@ async def test_a_store_whose_address_is_not_known_asks_for_its_time_zone_and_off
     ("sent", "name", "said"),
     [
         ({"acceptWithin": "90"}, "acceptWithin", "It must be at most 60."),
+        ({"acceptWithin": "\N{DEVANAGARI DIGIT NINE}"}, "acceptWithin", "Write 9: with the digits 0 to 9."),
+        ({"minimum": "12,50"}, "minimum", "Write 12.50: with the digits 0 to 9, and a point"),
         ({"orderHandling": "webhook"}, "webhookUrl", "Enter the address of your system"),
         ({"orderHandling": "webhook", "webhookUrl": "example"}, "webhookUrl", "Enter a web address"),
         ({"minimum": "five"}, "minimum", '"five" is not a decimal number like 12.50.'),
@@ -214,7 +227,7 @@ async def test_what_is_wrong_with_the_handling_of_orders_is_said_beside_its_fiel
 @pytest.mark.parametrize(
     ("sent", "name", "said"),
     [
-        ({"value-0": "7,5"}, "value-0", '"7,5" is not a decimal number like 12.50.'),
+        ({"value-0": "7,5"}, "value-0", "Write 7.5: with the digits 0 to 9, and a point before decimals."),
         ({"value-0": ""}, "value-0", "Enter a percent or an amount."),
         ({"unit-0": "amount", "value-0": "-1"}, "value-0", "It must not be negative."),
         ({"kind-0": "fee", "included-0": "true"}, "included-0", "Only a tax can be included"),
@@ -411,6 +424,39 @@ async def test_an_account_registers_a_bounded_number_of_stores_at_a_time(mercato
     assert len((await browser.open("/console/stores")).rows("Not live yet")) == MAX_REGISTRATIONS
 
 
+@only_postgresql
+async def test_registrations_that_are_begun_at_once_do_not_exceed_the_bound(
+    mercato: Service, database_kind: str
+):
+    """On SQLite one transaction at a time writes."""
+    made, client = await mercato.partner()
+    db, app = mercato.app.db, mercato.app
+
+    async def begin() -> None:
+        async with db.write() as tx:
+            await insert_registration(tx, made.id, app.new_id(), {"store": STORE}, now=app.clock())
+
+    for _ in range(MAX_REGISTRATIONS - 1):
+        await begin()
+    async with db.write() as tx:
+        await insert_registration(tx, made.id, app.new_id(), {"store": STORE}, now=app.clock())
+        second = asyncio.create_task(begin())
+        async with asyncio.timeout(PATIENCE):
+            while not (second.done() or await is_blocked(mercato)):
+                await asyncio.sleep(0.01)
+    with pytest.raises(TooManyRegistrations):
+        await second
+    browser, _ = await enter_as_partner(mercato, client)
+    assert len((await browser.open("/console/stores")).rows("Not live yet")) == MAX_REGISTRATIONS
+
+
+async def is_blocked(mercato: Service) -> bool:
+    """Return whether a session of PostgreSQL waits for a lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with mercato.app.db.read() as tx:
+        return bool(await tx.scalar(sa.text(waiting)))
+
+
 async def test_a_name_of_other_letters_gets_an_id_and_pages_stay_small(mercato: Service):
     browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.open("/console/stores/register")
@@ -477,3 +523,32 @@ async def test_a_registration_that_another_window_registers_meanwhile_is_not_cha
     assert len((await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"]) == 1
     page = await until(browser, await browser.open(f"{path}?step=live"), "The store can go live.")
     assert (await browser.press(page, "Activate")).heading == "Trattoria Ada"
+
+
+@pytest.mark.parametrize("change", ["save", "menu"])
+async def test_what_was_changed_while_it_was_being_registered_is_not_registered_as_it_was_before(
+    mercato: Service, monkeypatch: pytest.MonkeyPatch, change: str
+):
+    client, browser, page = await filled(mercato)
+    path = page.url.partition("?")[0]
+    menu_page = await browser.open(f"{path}?step=menu")
+
+    async def change_meanwhile(*given: Any) -> NewMenu:
+        made = await new_menu(*given)
+        monkeypatch.setattr(screen, "new_menu", new_menu)
+        if change == "save":
+            await browser.post(path, STORE | {"step": "store", "name": "Other"})
+        else:
+            await browser.press(menu_page, "Upload", menu=("menu.xlsx", xlsx_of({"menu": MENU[:2]})))
+        return made
+
+    monkeypatch.setattr(screen, "new_menu", change_meanwhile)
+    refused = await browser.post(f"{path}/submit")
+    assert (refused.status, "press Register store" in refused.text) == (409, True)
+    assert (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"] == []
+    page = await browser.press(await browser.open(f"{path}?step=live"), "Register store")
+    page = await until(browser, page, "The store can go live.")
+    name = "Other" if change == "save" else STORE["name"]
+    page = await browser.press(page, "Activate")
+    assert page.heading == name
+    assert len(page.rows("Items")) == (2 if change == "save" else 1)

@@ -143,7 +143,7 @@ async def register_store(visit: Visit) -> Done | Page:
     if draft.missing or stored is None:
         return await _show(visit, kept, draft, "live", {})
     trace = tracing.current(visit.head.child())
-    menu = await new_menu(kept.id, stored, lambda document: menu_hours.with_hours(document, draft.windows))
+    menu = await new_menu(kept, stored, lambda document: menu_hours.with_hours(document, draft.windows))
     request = registration_form.onboarding_request(draft)
     try:
         await visit.app.onboardings.register_in_console(_caller(visit), request, menu, trace=trace)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -33,6 +34,7 @@ from mercato.features.stores.model import (
     first_error,
     state_of,
 )
+from mercato.features.stores.registrations import Registration
 from mercato.features.stores.rules import address_of, change_of, handling_fault, token_fault
 from mercato.features.stores.tables import onboardings_one_for_each_name
 from mercato.platform import errors, processes
@@ -70,9 +72,10 @@ _NO_URL: Final = (
 
 
 class NewMenu(Struct, frozen=True):
-    """The menu of a registration of the console: a CatalogSet, compressed."""
+    """The menu of a registration of the console: a CatalogSet, compressed. The registration is of `updated_at`."""
 
     registration_id: UUID
+    updated_at: datetime
     document: Document
 
 
@@ -105,7 +108,7 @@ class Onboardings(Struct, frozen=True):
     ) -> OnboardingStatus:
         """Start the onboarding of a registration of the console, whose menu was uploaded: its URL is an empty text.
 
-        Raises ValidationFailed, StoreAlreadyRegistered, RateLimited.
+        Raises ValidationFailed, StoreAlreadyRegistered, RateLimited, RegistrationChanged.
         """
         refuse(_faults(request))
         onboarding = self._new(caller, request, await places.find(address_of(request.address)))
@@ -133,8 +136,12 @@ class Onboardings(Struct, frozen=True):
                 await self.quota.take(tx, caller.partner_id, menu.document.size, now=self.clock())
                 await uploads.check_room(tx, caller.partner_id)
                 await uploads.insert_upload(tx, run.id, caller.partner_id, menu.document)
-                await registrations.set_onboarding(tx, menu.registration_id, onboarding.id)
+                await registrations.set_onboarding(
+                    tx, menu.registration_id, onboarding.id, updated_at=menu.updated_at
+                )
             await audit(tx, "onboarding", onboarding.id)
+            processes.crash_point("onboarding.written")
+        processes.crash_point("onboarding.stored")
         return _status(onboarding, run, onboarding, policy=self.policy)
 
     async def get(self, caller: Caller, onboarding_id: UUID) -> OnboardingStatus:
@@ -215,6 +222,7 @@ class Onboardings(Struct, frozen=True):
             await announce(tx, STORES_TOPIC, str(caller.partner_id))
             store = await queries.find_store(tx, onboarding.store_id)
             processes.crash_point("store.written")
+        processes.crash_point("store.stored")
         assert store is not None
         return store
 
@@ -358,10 +366,10 @@ def _faults(request: OnboardingRequest) -> Sequence[tuple[str, str | None]]:
     ]
 
 
-async def new_menu(registration_id: UUID, stored: bytes, change: Callable[[bytes], bytes]) -> NewMenu:
+async def new_menu(kept: Registration, stored: bytes, change: Callable[[bytes], bytes]) -> NewMenu:
     """Return the menu of a registration for its onboarding, from what is kept of it, changed."""
 
     def made() -> bytes:
         return compress_as(change(decompress(stored, "zstd")), "zstd")
 
-    return NewMenu(registration_id, Document.of(await asyncio.to_thread(made)))
+    return NewMenu(kept.id, kept.updated_at, Document.of(await asyncio.to_thread(made)))

@@ -13,7 +13,9 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Row, delete, func, insert, select, update
 
+from mercato.features.partners.queries import lock_partner
 from mercato.features.stores.tables import registrations
+from mercato.platform import processes
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.errors import Conflict, NotFound
 from mercato_contract.wire import Wire, as_json
@@ -77,6 +79,16 @@ class RegisteredMeanwhile(Conflict):
         )
 
 
+class RegistrationChanged(Conflict):
+    """A step or the menu was saved after what was about to be registered had been read."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This registration was changed in another window at the same time. Nothing was registered. Go back, look "
+            "at the steps again, and press Register store."
+        )
+
+
 _KEPT: Final = [column for column in registrations.c if column.name != "document"]
 _steps: Final = msgspec.json.Decoder(dict[str, dict[str, str]])
 _menu: Final = msgspec.json.Decoder(RegisteredMenu)
@@ -86,11 +98,14 @@ async def insert_registration(
     tx: Write, partner_id: UUID, registration_id: UUID, steps: Steps, *, now: datetime
 ) -> None:
     """Raises TooManyRegistrations."""
+    # Two that are begun at once are counted one after the other.
+    await lock_partner(tx, partner_id)
     own = select(func.count()).select_from(registrations).where(registrations.c.partner_id == partner_id)
     if await tx.scalar(own) >= MAX_REGISTRATIONS:
         raise TooManyRegistrations
     row = {"id": registration_id, "partner_id": partner_id, "steps": as_json(steps).decode()}
     await tx.execute(insert(registrations).values(row | {"created_at": now, "updated_at": now}))
+    processes.crash_point("registration.written")
 
 
 async def get_registration(
@@ -133,6 +148,7 @@ async def save_step(
     """Replace the fields of a step of a registration that is locked. Its onboarding, if it had one, was cancelled."""
     steps = as_json({**kept.steps, step: dict(texts)}).decode()
     await _update(tx, kept.id, {"steps": steps, "onboarding_id": None, "updated_at": now})
+    processes.crash_point("step.written")
 
 
 async def save_menu(
@@ -141,11 +157,20 @@ async def save_menu(
     """Replace the menu of a registration that is locked."""
     values = {"menu": as_json(menu).decode(), "document": document, "onboarding_id": None}
     await _update(tx, kept.id, values | {"updated_at": now})
+    processes.crash_point("menu.written")
 
 
-async def set_onboarding(tx: Write, registration_id: UUID, onboarding_id: UUID) -> None:
-    """Say which onboarding was made of a registration."""
-    await _update(tx, registration_id, {"onboarding_id": onboarding_id})
+async def set_onboarding(
+    tx: Write, registration_id: UUID, onboarding_id: UUID, *, updated_at: datetime
+) -> None:
+    """Say which onboarding was made of a registration, as it was when it was last changed at `updated_at`.
+
+    Raises RegistrationChanged.
+    """
+    read = (registrations.c.id == registration_id, registrations.c.updated_at == updated_at)
+    made = await tx.execute(update(registrations).where(*read).values(onboarding_id=onboarding_id))
+    if made.rowcount != 1:
+        raise RegistrationChanged
 
 
 async def find_document(tx: Read, registration_id: UUID) -> bytes | None:
