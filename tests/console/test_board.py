@@ -505,6 +505,13 @@ async def test_the_manifest_lets_a_tablet_install_the_board(mercato: Service, ta
     manifest = found.json()
     assert (manifest["start_url"], manifest["display"]) == (BOARD, "standalone")
     assert (await mercato.anonymous().get(manifest["icons"][0]["src"])).status == 200
+    # iPads take the icon from the page, and only as a PNG.
+    [icon] = [
+        one.attributes["href"] for one in page.root.all("link") if one.attributes["rel"] == "apple-touch-icon"
+    ]
+    picture = await mercato.anonymous().get(icon)
+    assert (picture.status, picture.headers["Content-Type"]) == (200, "image/png")
+    assert (picture.body[:8], picture.body[16:24]) == (b"\x89PNG\r\n\x1a\n", bytes((0, 0, 0, 180)) * 2)
 
 
 async def test_without_javascript_the_board_reloads_itself(manual: Trade, tablet: Browser):

@@ -200,11 +200,12 @@ STATIC: Final = "/console/static/"
 _TYPES: Final = {
     "css": b"text/css; charset=utf-8",
     "js": b"text/javascript; charset=utf-8",
+    "png": b"image/png",
     "svg": b"image/svg+xml",
     "woff2": b"font/woff2",
     "xlsx": b"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
-_COMPRESSED: Final = ("woff2", "xlsx")
+_COMPRESSED: Final = ("png", "woff2", "xlsx")
 """Kinds of files that gzip makes no smaller."""
 
 _KEPT: Final = (
