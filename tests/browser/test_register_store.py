@@ -92,7 +92,7 @@ async def test_every_step_of_a_registration_says_what_is_wrong_and_is_accessible
     await page.get_by_label("Name", exact=True).first.fill("VAT")
     await page.get_by_label("Value", exact=True).first.fill("7,5")
     await press(page, "Save and continue")
-    await page.get_by_text("is not a decimal number").wait_for()
+    await page.get_by_text("Write 7.5").wait_for()
     await check(page, f"register-4-charges-{scheme}-{width}")
     steps = page.get_by_role("region", name="Steps", exact=True)
     await steps.get_by_role("button", name="Menu", exact=True).click()

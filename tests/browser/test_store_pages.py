@@ -44,7 +44,7 @@ async def test_a_merchant_sees_state_actions_and_facts_before_the_items_and_chan
     await page.get_by_label("Name", exact=True).first.fill("VAT")
     await page.get_by_label("Value", exact=True).first.fill("7,5")
     await page.get_by_role("button", name="Save", exact=True).click()
-    await page.get_by_text('"7,5" is not a decimal number').wait_for()
+    await page.get_by_text("Write 7.5").wait_for()
     await check(page, f"store-charges-{scheme}-{width}")
     await page.get_by_label("Value", exact=True).first.fill("7.5")
     await page.get_by_role("button", name="Save", exact=True).click()

@@ -55,6 +55,9 @@ async def test_a_manager_chooses_that_a_person_accepts_orders_and_within_which_t
         ("61", "It must be at most 60."),
         ("0", "It must be at least 1."),
         ("soon", "Enter a whole number, like 10."),
+        ("7,5", "Enter a whole number, like 10."),
+        ("\N{ARABIC-INDIC DIGIT ONE}\N{ARABIC-INDIC DIGIT FIVE}", "Write 15: with the digits 0 to 9."),
+        ("\N{FULLWIDTH DIGIT ONE}\N{FULLWIDTH DIGIT FIVE}", "Write 15: with the digits 0 to 9."),
     ],
 )
 async def test_minutes_that_do_not_fit_are_refused_beside_their_field_and_stay_as_they_were_typed(
@@ -123,7 +126,13 @@ async def stored(deal: Trade) -> Any:
     [
         ({"name-0": "VAT"}, "value-0", "Enter a percent or an amount."),
         ({"value-0": "7"}, "name-0", "Fill this in."),
-        ({"name-0": "VAT", "value-0": "7,5"}, "value-0", '"7,5" is not a decimal number like 12.50.'),
+        ({"name-0": "VAT", "value-0": "7,5 %"}, "value-0", "Write 7.5: with the digits 0 to 9, and a point"),
+        (
+            {"name-0": "VAT", "value-0": "\N{BENGALI DIGIT NINE}"},
+            "value-0",
+            "Write 9: with the digits 0 to 9.",
+        ),
+        ({"name-0": "VAT", "value-0": "1,500"}, "value-0", '"1,500" is not a decimal number like 12.50.'),
         ({"name-0": "VAT", "value-0": "101"}, "value-0", "It must be a percent above 0, and at most 100."),
         ({"name-0": "Bag", "value-0": "0.123", "unit-0": "amount"}, "value-0", "decimal"),
         ({"name-0": "Bag", "value-0": "-1", "unit-0": "amount"}, "value-0", "It must not be negative."),

@@ -97,7 +97,10 @@ async def cancel_onboarding(call: Call[None, None]) -> None:
     problems=(OnboardingNotFailed, StoreAlreadyRegistered),
 )
 async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingStatus:
-    """Pull the catalog of a failed onboarding again, from another URL if one is given."""
+    """Pull the catalog of a failed onboarding again, from another URL if one is given.
+
+    An onboarding that began in the console has no URL: give one, or upload the menu there again.
+    """
     url = call.body.catalog_callback_url if call.body is not None else None
     return await call.app.onboardings.retry(call.caller, call.ids["onboardingId"], url, trace=call.trace)
 

@@ -21,7 +21,7 @@ WEEK: Final = (*DAYS[1:], DAYS[0])
 """The days from Monday on, as the table has them."""
 
 _WEEK_SECONDS: Final = len(DAYS) * DAY_SECONDS
-_TIME: Final = re.compile(r"(\d{1,2})(?::(\d\d)(?::00)?)?")
+_TIME: Final = re.compile(r"([0-9]{1,2})(?::([0-9]{2})(?::00)?)?")
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 

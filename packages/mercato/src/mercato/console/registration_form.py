@@ -87,7 +87,6 @@ _STEP_OF: Final = {
     **dict.fromkeys(("orderHandling", "acceptWithin", "webhookUrl", "pickup", "minimum"), "orders"),
 }
 
-_NUMBER: Final = re.compile(r"-?\d{1,3}(?:\.\d+)?")
 _NOT_IN_AN_ID: Final = re.compile(r"[^a-z0-9]+")
 _UPLOADED: Final = "uploaded"
 
@@ -122,7 +121,7 @@ class Draft(Struct, frozen=True):
             return {}
         if step not in self.steps:
             return {GENERAL: NOT_YET}
-        return _CHECKS[step](self, self.texts(step))
+        return store_forms.with_hints(_CHECKS[step](self, self.texts(step)), self.texts(step))
 
     @property
     def missing(self) -> dict[str, Faults]:
@@ -263,7 +262,7 @@ def _registered(draft: Draft) -> dict[str, Any]:
     store, orders = draft.texts("store"), draft.texts("orders")
     address: dict[str, Any] = {name: store[name] for name in _ADDRESS if name in store}
     if "lat" in store and "lng" in store:
-        address["coordinates"] = {name: _degrees(store[name]) for name in _PLACE}
+        address["coordinates"] = {name: store_forms.decimal(store[name]) for name in _PLACE}
     is_called = orders.get("orderHandling") == OrderHandling.WEBHOOK
     return {
         "partnerStoreId": store.get("partnerStoreId") or own_id(draft),
@@ -274,10 +273,6 @@ def _registered(draft: Draft) -> dict[str, Any]:
         "webhookUrl": orders.get("webhookUrl") if is_called else None,
         **store_forms.handling_members(orders),
     }
-
-
-def _degrees(text: str) -> float | str:
-    return float(text) if _NUMBER.fullmatch(text) else text
 
 
 def own_id(draft: Draft) -> str:

@@ -5,6 +5,7 @@ API's own decoders and services say, about a member; here it is said of the fiel
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
@@ -84,9 +85,49 @@ def plain(message: str, pointer: str) -> str:
     return f"It {rest}" if rest.startswith("must") else rest[:1].upper() + rest[1:]
 
 
+# --- numbers ------------------------------------------------------------------------------------------
+# Everywhere the same: the digits 0 to 9, and a point before decimals. What else people write is never guessed into a
+# number, because 1,500 is two different ones.
+
+_WHOLE: Final = re.compile(r"[0-9]{1,9}")
+_DECIMAL: Final = re.compile(r"-?[0-9]{1,9}(?:\.[0-9]{1,20})?")
+_DECIMAL_COMMA: Final = re.compile(r"(-?[0-9]{1,9})[,\u066b]([0-9]{1,2}|[0-9]{4,20})")
+_MINUTES: Final = "acceptWithin"
+_NUMBERS: Final = re.compile(rf"{_MINUTES}|minimum|lat|lng|value-[0-9]+")
+"""The fields that people type a number in."""
+
+
 def number(text: str) -> int | str:
     """Return a whole number as one, another text as it is: the decoder says what is wrong with it."""
-    return int(text) if re.fullmatch(r"\d{1,9}", text) else text
+    return int(text) if _WHOLE.fullmatch(text) else text
+
+
+def decimal(text: str) -> float | str:
+    """Return a number that may have decimals as one, another text as it is. Never for money."""
+    return float(text) if _DECIMAL.fullmatch(text) else text
+
+
+def with_hints(faults: Mapping[str, str], texts: Texts) -> dict[str, str]:
+    """Return the faults; those of numbers that were written in another way say how to write them."""
+    hints = {
+        name: hint
+        for name in faults
+        if _NUMBERS.fullmatch(name) and (hint := _hint(name, texts.get(name, ""))) is not None
+    }
+    return {**faults, **hints}
+
+
+def _hint(name: str, text: str) -> str | None:
+    """Return how to write a number in other digits, or with a decimal comma; None for another text."""
+    typed = text.strip().removesuffix("%").strip()
+    written = "".join(str(unicodedata.decimal(one, one)) for one in typed)
+    if (comma := _DECIMAL_COMMA.fullmatch(written)) is not None:
+        written = f"{comma[1]}.{comma[2]}"
+    if written == typed or (_WHOLE if name == _MINUTES else _DECIMAL).fullmatch(written) is None:
+        return None
+    if _WHOLE.fullmatch(written):
+        return f"Write {written}: with the digits 0 to 9."
+    return f"Write {written}: with the digits 0 to 9, and a point before decimals."
 
 
 # --- how orders are handled --------------------------------------------------------------------------

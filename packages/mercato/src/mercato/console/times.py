@@ -28,7 +28,7 @@ _JUST_NOW: Final = timedelta(seconds=45)
 _OLD: Final = timedelta(days=60)
 
 
-_FIELD: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,3})?)?")
+_FIELD: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,3})?)?", re.ASCII)
 """The value of a browser's field for a time, which has no zone; seconds are left out where they are 0."""
 
 

@@ -114,7 +114,7 @@ _TITLES: Final = {"handling": "Handling of orders", "charges": "Taxes and fees"}
 
 
 def _page(part: str, store: StoreRow, texts: Texts, faults: Mapping[str, str]) -> Page:
-    form = FormView(texts, faults, store_forms.choices())
+    form = FormView(texts, store_forms.with_hints(faults, texts), store_forms.choices())
     values = {"store": store, "form": form, "part": part}
     return Page("store_form.html", _TITLES[part], values, status=422 if faults else 200)
 
