@@ -177,6 +177,38 @@ async def test_what_somebody_is_typing_stays_when_an_order_comes(page: Any, manu
     assert await page.evaluate("document.activeElement.type") == "number"
 
 
+async def test_orders_that_were_read_before_a_press_are_not_drawn_after_its_answer(page: Any, manual: Trade):
+    await open_board(page, manual)
+    order = await manual.placed()
+    await card(page, order).wait_for(timeout=SOON)
+    read, drawn = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Any) -> None:
+        if read.is_set():
+            await route.continue_()
+            return
+        answer = await route.fetch()
+        read.set()
+        await drawn.wait()
+        await route.fulfill(response=answer)
+
+    async def follow(route: Any) -> None:
+        await read.wait()
+        await route.continue_()
+
+    await settled(manual)
+    await page.route("**/console/board", hold)
+    await page.route(f"**/console/board/{order['orderId']}/**", follow)
+    await card(page, order).get_by_role("button", name="Accept, 20 min", exact=True).click()
+    status = page.get_by_role("status").get_by_text(f"Order {number_of(order)} is accepted.")
+    await status.wait_for()
+    # It waits for changes again once it has drawn, or left, the orders that it read.
+    async with page.expect_request("**/console/board/changes**"):
+        drawn.set()
+    assert await status.is_visible()
+    assert await page.locator("#new .card").count() == 0
+
+
 async def test_a_new_order_rings_once_the_person_has_allowed_it(page: Any, manual: Trade):
     await open_board(page, manual)
     await page.evaluate(

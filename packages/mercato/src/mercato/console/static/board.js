@@ -28,6 +28,7 @@
   let isSignedOut = false, isStale = false;
   let audio = null;
   let drawing = Promise.resolve(), acting = Promise.resolve();
+  let answered = 0;  // acts: orders that were asked for before an act was answered are older than its answer
 
   htmx.config.morphIgnore.push('open');
 
@@ -74,8 +75,10 @@
       const begun = Date.now();
       try {
         if (isDue || Date.now() - drawn > ANEW) {
-          await show(await request(here()));
-          isDue = false;
+          const before = answered, text = await request(here());
+          isDue = before !== answered;
+          if (isDue) continue;
+          await show(text);
         }
         const url = here('changes');
         url.searchParams.set('after', board().dataset.cursor);
@@ -222,7 +225,9 @@
   async function act(form, action, body) {
     waiting?.abort('again');
     try {
-      await show(await request(action, {method: 'POST', body}));
+      const text = await request(action, {method: 'POST', body});
+      answered += 1;
+      await show(text);
     } catch (fault) {
       if (fault instanceof Refused) return location.reload();
       if (!isSignedOut) tell('No connection. Whether it was done is seen here once there is one.', true);
