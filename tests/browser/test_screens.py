@@ -121,8 +121,17 @@ async def open_menu(page: Any) -> None:
         await menu.click()
 
 
-@pytest.mark.parametrize("scheme", LOOKS)
-@pytest.mark.parametrize("audience", AUDIENCES)
+@pytest.mark.parametrize(
+    ("audience", "scheme"),
+    # The screens of a partner of both kinds are a merchant's and a storefront's.
+    [
+        pytest.param(
+            audience, scheme, marks=pytest.mark.long if (audience, scheme) == ("both", "dark") else ()
+        )
+        for audience in AUDIENCES
+        for scheme in LOOKS
+    ],
+)
 async def test_every_screen_and_the_first_page_below_it_is_accessible_and_inert(
     page: Any, mercato: Service, story: Story, audience: str, scheme: str
 ):
