@@ -15,6 +15,7 @@ from tests.catalog.documents import cafe
 from tests.console.browser import Browser, Element, Page
 from tests.console.visiting import enter_as_partner, enter_as_person
 from tests.service import MerchantServer, Service, service
+from tests.sharing import own, shared
 
 from mercato.console.screens.board import PER_SESSION
 from mercato.features.orders.privacy import erase_all
@@ -23,6 +24,8 @@ from mercato.features.requests.log import RequestLog
 from mercato.features.sign_in.roles import Role
 from mercato_contract import clock
 from mercato_contract.wire import parse_instant, rfc3339
+
+pytestmark = shared
 
 BOARD = "/console/board"
 WHO = "Ada L."
@@ -357,6 +360,7 @@ async def test_a_manager_and_support_have_the_board_and_read_only_has_not(mercat
     assert ("Board" in page.navigation) is has_it
 
 
+@own()
 async def test_a_storefront_and_an_operator_have_no_board(mercato: Service, manual: Trade):
     storefront, _ = await enter_as_partner(mercato, manual.front)
     operator, _ = await enter_as_person(mercato, Role.SUPPORT)
@@ -448,6 +452,7 @@ async def test_a_cursor_that_is_not_ours_reads_everything_anew(tablet: Browser, 
     assert page.body.decode().strip() == "changed"
 
 
+@own()
 async def test_a_session_has_few_waiting_requests_and_the_end_of_the_service_answers_them(
     mercato: Service, manual: Trade, tablet: Browser
 ):

@@ -7,11 +7,14 @@ from tests.console.test_keys import shown
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato.features.webhooks import endpoint_health
 from mercato.features.webhooks.model import OPERATORS
 from mercato_client import verify_webhook
+
+pytestmark = shared
 
 PATH = "/console/webhooks/endpoints"
 
@@ -61,6 +64,7 @@ async def test_an_endpoint_is_added_tested_disabled_enabled_and_deleted(
     assert "Your events go nowhere yet" in done.text
 
 
+@own()
 async def test_operators_have_endpoints_of_their_own_that_no_partner_sees(
     mercato: Service, shop: MerchantServer
 ):

@@ -11,12 +11,15 @@ from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service
+from tests.sharing import own, shared
 from tests.spreadsheets.sheets import HEAD, both, csv_of, ods_of, priced, xlsx_of
 
 from mercato.console import rendering
 from mercato.features.sign_in.roles import Role
 from mercato_tools.imports.spreadsheets.pages import CHOICES
 from mercato_tools.imports.spreadsheets.template import xlsx_template
+
+pytestmark = shared
 
 UPLOAD = "/console/catalogs/upload"
 MENU = [HEAD, ("Mains", "Soup", None, 5.5, "Size", None, None), (None, "Bread", "Rye", 2, None, "no", None)]
@@ -162,6 +165,7 @@ async def test_a_session_for_one_store_uploads_for_that_store_alone(
     assert (await browser.press(page, "Publish")).status == 200
 
 
+@own()
 @only_sqlite
 async def test_only_who_may_change_catalogs_uploads_menus(mercato: Service, pos: Client, store: Any):
     made, client = await mercato.partner()

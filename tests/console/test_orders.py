@@ -14,6 +14,7 @@ from tests.catalog.documents import cafe
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_as_partner, enter_as_person
 from tests.service import MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import placement, resubmission
@@ -24,6 +25,8 @@ from mercato.features.sign_in.model import Grant
 from mercato.features.sign_in.roles import Role
 from mercato.features.webhooks.tables import deliveries
 from mercato_contract import clock
+
+pytestmark = shared
 
 
 async def _broken(_request: web.Request, _body: bytes) -> web.Response:
@@ -98,6 +101,7 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
             assert ("Merchant:" in page.text) == (sees_store and sees_storefront)
 
 
+@own()
 async def test_whoever_handles_a_merchants_orders_prints_a_ticket_from_the_orders_page(
     mercato: Service, shop: MerchantServer
 ):
@@ -119,6 +123,7 @@ async def test_whoever_handles_a_merchants_orders_prints_a_ticket_from_the_order
 ANYWHERE = {"mode": "DELIVERY_BY_MERCHANT", "scheduleType": "ASAP", "deliveryType": "LEAVE_AT_DOOR"}
 
 
+@own()
 async def test_an_orders_page_says_what_happens_and_shows_its_customer_to_its_partners_alone(
     mercato: Service, shop: MerchantServer
 ):
@@ -159,6 +164,7 @@ async def test_an_orders_page_says_what_happens_and_shows_its_customer_to_its_pa
             assert ("Lovelace" in body) == customer
 
 
+@own()
 async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     operator, _ = await enter_as_operator(mercato)
@@ -201,6 +207,7 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
 SILENT = "has no working address for this event and sees it on reading the order or the events feed."
 
 
+@own()
 @pytest.mark.parametrize(
     "address", ["none", "event URL", "endpoint", "other type", "other store", "disabled"]
 )
@@ -369,6 +376,7 @@ async def test_of_two_people_who_adjust_an_order_at_once_one_is_told_to_look_aga
     assert len(order["adjustments"]) == 1
 
 
+@own()
 async def test_nobody_adjusts_an_order_but_its_merchant_while_it_can_be_adjusted(
     mercato: Service, shop: MerchantServer
 ):

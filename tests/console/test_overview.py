@@ -12,8 +12,11 @@ from tests.catalog.documents import cafe
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
 from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato_catalog.model import DAYS
+
+pytestmark = shared
 
 
 async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: MerchantServer):
@@ -71,6 +74,7 @@ async def test_a_merchant_sees_which_stores_are_closed_by_their_hours_and_when_t
     assert stranger.cookies
 
 
+@own()
 async def test_today_is_shown_beside_yesterday_with_what_it_came_to(
     mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):

@@ -12,6 +12,7 @@ from tests.console.test_store_settings import fault
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.databases import only_postgresql
 from tests.service import CATALOG, Client, MerchantServer, Service
+from tests.sharing import own, shared
 from tests.spreadsheets.sheets import HEAD, xlsx_of
 from tests.waiting import PATIENCE
 
@@ -31,6 +32,8 @@ from mercato.features.stores.registrations import (
 )
 from mercato.features.stores.tables import registrations
 from mercato_contract.catalogs import RunStatus
+
+pytestmark = shared
 
 STORE = {
     "name": "Trattoria Ada",
@@ -370,6 +373,7 @@ async def test_amounts_that_do_not_fit_the_menus_currency_are_said_before_anythi
     assert "at most 3 decimals" in fault(page, "minimum")
 
 
+@own()
 async def test_other_partners_and_other_roles_have_no_way_to_a_registration(mercato: Service):
     _, browser, page = await begun(mercato)
     path = page.url.partition("?")[0]

@@ -16,11 +16,14 @@ from tests.console.browser import Page
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.console.screens.reports import MAX_DAYS
 from mercato.features.orders import summaries
 from mercato.features.orders.summaries import percentiles_of
 from mercato.features.sign_in.roles import Role
+
+pytestmark = shared
 
 FIRST, LAST = date(2026, 3, 28), date(2026, 3, 30)
 QUERY = f"from={FIRST}&to={LAST}"
@@ -120,6 +123,7 @@ async def test_the_file_has_the_orders_of_the_page(mercato: Service, shop: Merch
     assert refused.status == 404
 
 
+@own()
 async def test_an_operator_sees_a_partners_report_and_no_words_of_partners(
     mercato: Service, shop: MerchantServer
 ):

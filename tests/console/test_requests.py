@@ -7,12 +7,15 @@ from tests.console.browser import Browser
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.service import Client, MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato.features.requests import queries
 from mercato.features.requests.queries import Filter, Refusal
 from mercato_contract import clock
 from mercato_contract.problems import OrderError
+
+pytestmark = shared
 
 
 async def refuse(mercato: Service, client: Client, path: str = "/v1/commerce/stores/x") -> None:
@@ -62,6 +65,7 @@ async def test_a_refused_requests_page_has_the_detail_of_its_answer(mercato: Ser
         assert "mk_secret_mk_" not in page.text, "what looks like a key is masked"
 
 
+@own()
 async def test_the_words_of_a_store_are_not_kept_as_the_detail_of_a_refused_request(
     mercato: Service, shop: MerchantServer
 ):
@@ -113,6 +117,7 @@ async def only_id(browser: Browser) -> str:
     return (await browser.open("/console/refused-requests")).rows("Requests")[0][1]
 
 
+@own()
 async def test_the_operator_sees_all_refused_requests_with_their_partners(mercato: Service):
     _, one = await mercato.partner(name="First")
     _, two = await mercato.partner(PartnerKind.MARKETFRONT, name="Second")
@@ -145,6 +150,7 @@ async def test_a_session_for_one_store_sees_the_requests_that_name_it(mercato: S
     assert (await one.open(path)).status == 404
 
 
+@own()
 async def test_what_clients_send_is_shown_as_text(mercato: Service):
     made, client = await mercato.partner(name="<b>Bold</b>")
     hostile = Refusal(
@@ -186,6 +192,7 @@ def refusal(id_: Any, partner_id: Any, surface: str | None) -> Refusal:
     )  # fmt: skip
 
 
+@own()
 async def test_unknown_members_are_shown_with_what_is_meant_in_the_log_and_on_the_stores_page(
     mercato: Service, shop: MerchantServer
 ):

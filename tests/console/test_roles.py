@@ -7,6 +7,7 @@ from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_person, enter_whole_account
 from tests.docs.documents import ROOT
 from tests.service import Service
+from tests.sharing import own, shared
 
 from mercato.console.screen import OPERATORS, PARTNERS, Audience, Screen
 from mercato.console.screens.account import POWERS
@@ -14,6 +15,8 @@ from mercato.console.site import SCREENS
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in.roles import ALLOWED, OPERATOR_ROLES, PARTNER_ROLES, Permission, Role
 from mercato_contract import clock
+
+pytestmark = shared
 
 OWNER, ADMIN, MANAGER, SUPPORT, READ_ONLY = (
     Role.OWNER, Role.ADMIN, Role.MANAGER, Role.SUPPORT, Role.READ_ONLY,
@@ -161,6 +164,7 @@ def test_the_guide_has_the_table_of_roles(audience: frozenset[Audience], roles: 
     assert [[cell.strip() for cell in row.strip("|").split("|")] for row in rows] == expected
 
 
+@own()
 async def test_the_page_people_shows_what_each_role_may_as_the_table_of_roles_has_it(mercato: Service):
     account = (await mercato.partner(PartnerKind.COMMERCE))[0].id
     for browser, roles in (
@@ -194,6 +198,7 @@ async def test_a_role_of_a_partner_reaches_what_it_includes_and_nothing_else(mer
             browser = await enter(mercato, role, (await mercato.partner(PartnerKind.BOTH))[0].id)
 
 
+@own()
 @pytest.mark.parametrize("role", OPERATOR_ROLES)
 async def test_a_role_of_operators_reaches_what_it_includes_and_nothing_else(mercato: Service, role: Role):
     browser = await enter(mercato, role, None)
@@ -227,6 +232,7 @@ def check(status: int, what: str, *, has_it: bool, is_allowed: bool) -> None:
         assert status == 403, what
 
 
+@own()
 async def test_a_page_has_no_button_that_would_be_refused(mercato: Service):
     account = (await mercato.partner(PartnerKind.BOTH))[0].id
     for role, shown, hidden in (
@@ -246,6 +252,7 @@ async def test_a_page_has_no_button_that_would_be_refused(mercato: Service):
     assert not {"Keys", "People"} & set(page.navigation)
 
 
+@own()
 async def test_support_of_the_operator_sees_no_keys_of_partners(mercato: Service):
     made, _ = await mercato.partner()
     browser, _ = await enter_as_person(mercato, SUPPORT)

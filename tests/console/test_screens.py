@@ -10,11 +10,14 @@ from tests.api.trade import Trade, tea, trade
 from tests.console.browser import Browser, Page
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import MerchantServer, Service
+from tests.sharing import own, shared
 
 from mercato.console.screen import NAVIGATION, OPERATORS, Audience
 from mercato.console.site import SCREENS
 from mercato.features.partners.model import PartnerKind
 from mercato.platform.db.audit import list_entries
+
+pytestmark = shared
 
 MERCHANT = [
     "Overview",
@@ -62,6 +65,7 @@ def test_the_navigation_has_the_entries_of_each_audience_in_their_order():
     assert set(entries(Audience.COMMERCE, Audience.MARKETFRONT)) == {*MERCHANT, *STOREFRONT}
 
 
+@own()
 async def test_every_entry_of_the_navigation_opens_a_page_of_its_name(mercato: Service):
     both = (await mercato.partner(PartnerKind.BOTH))[0].id
     for browser, first in (
@@ -217,6 +221,7 @@ async def test_what_partners_write_is_shown_and_never_executed(mercato: Service,
     assert not [one for one in page.root.all("img") if one.attributes["src"] == "x"]
 
 
+@own()
 async def test_another_partners_ids_are_not_found(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     order = await deal.placed()
@@ -309,6 +314,7 @@ HOSTILE_QUERIES = (
 )
 
 
+@own()
 @pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.long)])
 async def test_no_query_makes_a_screen_fail(
     mercato: Service, shop: MerchantServer, database_kind: str, share: int

@@ -9,12 +9,16 @@ from tests.api.trade import trade
 from tests.catalog.documents import TEA, cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.service import MerchantServer, Service, service
+from tests.sharing import own, shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato.platform.db.audit import list_entries
 from mercato_contract import clock
 
+pytestmark = shared
 
+
+@own()
 async def test_a_store_is_paused_and_resumed(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     store, zone = deal.store["storeId"], ZoneInfo(deal.store["timezone"])
@@ -124,6 +128,7 @@ async def test_a_stores_page_says_its_state_once_then_what_can_be_done_then_fact
     assert all(page.text.index(one) > page.text.index("Details") for one in ids)
 
 
+@own()
 async def test_pictures_of_items_are_loaded_from_elsewhere_only_where_the_page_has_some(
     mercato: Service, shop: MerchantServer
 ):
