@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+from typing import NoReturn
 
 from hypothesis import HealthCheck, settings
 from tests.generated import examples
@@ -21,8 +22,9 @@ def pytest_configure() -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("mercato")
-    # A shell's background jobs ignore Ctrl-C, and every command that the tests start would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell's background jobs ignore Ctrl-C, and every command that the tests start would inherit that. Python's own
+    # handler would be exchanged for another and back by each run of the loop, of which a test has several.
+    signal.signal(signal.SIGINT, interrupt)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         # The same holds for a closed terminal under `nohup`: a signal handled here isn't ignored by child processes.
         signal.signal(signal.SIGHUP, lambda *_: None)
@@ -33,6 +35,10 @@ def pytest_configure() -> None:
     # The commands' output must not depend on the terminal of the tests.
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
         os.environ.pop(name, None)
+
+
+def interrupt(*_signal: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[LoopbackLoop]]:

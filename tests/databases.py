@@ -28,6 +28,12 @@ KINDS = ("sqlite", "postgresql")
 only_sqlite = pytest.mark.parametrize("database_kind", ["sqlite"])
 only_postgresql = pytest.mark.parametrize("database_kind", ["postgresql"])
 
+first_on_postgresql = pytest.mark.first_on_postgresql
+"""All examples of a test's sentence run on SQLite, and the first one on PostgreSQL, too.
+
+For examples that differ before they reach SQL: what is sent to the database is the same, or nothing.
+"""
+
 # Inherited by xdist's workers, so that they all share one server and one set of templates.
 _DIRECTORY = "MERCATO_TEST_DIRECTORY"
 _OWNER = "MERCATO_TEST_OWNER"
@@ -99,11 +105,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen = config.getoption("--database")
-    if chosen is None:
-        return
-    others = [item for item in items if _kind_of(item) not in {None, chosen}]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in others]
+    unwanted = _further_examples(items)
+    if chosen is not None:
+        unwanted |= {item for item in items if _kind_of(item) not in {None, chosen}}
+    if unwanted:
+        config.hook.pytest_deselected(items=list(unwanted))
+        items[:] = [item for item in items if item not in unwanted]
+
+
+def _further_examples(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the examples after the first, on PostgreSQL, of the tests that are `first_on_postgresql`."""
+    begun: set[tuple[Path, str]] = set()
+    further: set[pytest.Item] = set()
+    for item in items:
+        if _kind_of(item) != "postgresql" or item.get_closest_marker(first_on_postgresql.name) is None:
+            continue
+        test = (item.path, getattr(item, "originalname", item.name))
+        (further if test in begun else set()).add(item)
+        begun.add(test)
+    return further
 
 
 def _kind_of(item: pytest.Item) -> str | None:

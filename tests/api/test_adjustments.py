@@ -13,7 +13,7 @@ from tests.api.test_database_away import BLOCKED
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.catalog.documents import cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.databases import only_postgresql, only_sqlite
+from tests.databases import first_on_postgresql, only_postgresql, only_sqlite
 from tests.service import Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -251,6 +251,7 @@ async def test_the_key_is_required_and_repeats_get_the_same_bytes(here: Trade):
     assert (await read(here, another))["adjustments"] == []
 
 
+@first_on_postgresql
 @pytest.mark.parametrize(
     "words",
     [{"amount": "1.0"}, {"amount": "1"}, {"currency": None}, {"lineItemIds": None}, {"lineItemIds": []}],

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import brotli
 import pytest
 from backports import zstd
+from tests.databases import first_on_postgresql
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -67,6 +68,7 @@ async def test_if_none_match_takes_any_codings_tag_or_a_star(storefront: Client,
     assert (await read(storefront, path, "br", **{"If-None-Match": '"other"'}))[0] == 200
 
 
+@first_on_postgresql
 @pytest.mark.parametrize("surface", ["marketfront", "commerce"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_preconditions_are_evaluated_in_the_order_of_rfc_9110(

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import ColumnElement, func, select, update
 from tests.api.trade import Time
+from tests.databases import first_on_postgresql
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -283,6 +284,7 @@ async def test_a_document_with_faults_fails_at_once_also_with_an_instant(
     assert (await ended(mercato, pos, reply))["status"] == "failed"
 
 
+@first_on_postgresql
 @pytest.mark.parametrize(
     "at", ["2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z", "tomorrow", "2090-01-01T00:00:00", ""]
 )

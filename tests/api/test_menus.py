@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service
+from tests.sharing import shared
 
 from mercato.features.catalogs import queries
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 
-pytestmark = pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
+pytestmark = [
+    shared,
+    pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS"),
+]
 
 
 def files(broken: bool) -> list[Path]:

@@ -9,6 +9,7 @@ from sqlalchemy import update
 from tests.api.test_feeds import COMMERCE, MARKETFRONT, follow
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.catalog.documents import cafe
+from tests.databases import first_on_postgresql
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -95,6 +96,7 @@ async def test_a_choice_at_registration_is_the_stores(mercato: Service, shop: Me
     assert store["warnings"] == [] or all(w["code"] != "ORDERS_UNSEEN" for w in store["warnings"])
 
 
+@first_on_postgresql
 @pytest.mark.parametrize(
     ("change", "pointer"),
     [
@@ -271,6 +273,7 @@ async def test_a_cancellation_that_nobody_asks_for_cannot_be_decided(manual: Tra
     assert (await read(manual, order))["state"] == "open"
 
 
+@first_on_postgresql
 @pytest.mark.parametrize(
     ("update", "pointer"),
     [
@@ -422,6 +425,7 @@ async def test_a_total_without_the_stores_charges_is_refused(manual: Trade):
     assert (await manual.place(manual.order(amounts={"total": "6.38"}))).status == 201
 
 
+@first_on_postgresql
 @pytest.mark.parametrize(
     ("charge", "at"),
     [

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, MILK, TEA
-from tests.databases import only_postgresql
+from tests.databases import first_on_postgresql, only_postgresql
 from tests.orders.samples import placing
 from tests.service import MerchantServer, Service, service
 from tests.sharing import own, shared
@@ -79,6 +79,7 @@ async def test_without_a_key_nothing_is_placed(here: Trade):
     assert (await here.pos.get(MERCHANT)).json()["orders"] == []
 
 
+@first_on_postgresql
 @pytest.mark.parametrize("key", ["x" * 256, "caf\u00e9", "a\tb"], ids=["256", "no ASCII", "a tab"])
 async def test_a_key_has_1_to_255_printable_ascii_characters(here: Trade, key: str):
     said = refused(await here.place(here.order(), key=key), 422, "VALIDATION_FAILED")
@@ -120,6 +121,7 @@ async def test_the_formatting_of_a_request_makes_no_difference(here: Trade):
     same(first, await here.front.post(PLACE, spelt, headers=headers))
 
 
+@first_on_postgresql
 @pytest.mark.parametrize(
     "change",
     [
@@ -146,6 +148,7 @@ def both(one: Any, other: Any, **names: Any) -> Any:
     return pytest.param(one, other, **names)
 
 
+@first_on_postgresql
 @pytest.mark.parametrize(
     ("one", "other"),
     [

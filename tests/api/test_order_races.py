@@ -16,11 +16,14 @@ from tests.api.trade import MERCHANT, Trade, trade
 from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql
 from tests.service import Client, MerchantServer, Service, service
+from tests.sharing import shared
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features.orders import queries
 from mercato_client.testing.caller import Answer
 from mercato_contract.wire import rfc3339
+
+pytestmark = shared
 
 MANY = 50
 

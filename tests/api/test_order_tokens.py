@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.api.trade import ADDRESS, ORDERS, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
+from tests.databases import first_on_postgresql
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
 
@@ -72,6 +73,7 @@ async def test_lines_may_be_reordered_renamed_split_and_their_modifiers_too(here
     assert reply.status == 201, reply.body
 
 
+@first_on_postgresql
 @pytest.mark.parametrize(
     "change",
     [
@@ -116,6 +118,7 @@ async def test_another_tip_makes_another_total(here: Trade):
     assert reply.status == 201, reply.body
 
 
+@first_on_postgresql
 @pytest.mark.parametrize("total", ["5.79", "5.81", "-5.80", "580"])
 async def test_a_total_that_is_not_the_orders_is_refused_with_and_without_a_token(here: Trade, total: str):
     token = await here.token(here.order())
@@ -159,6 +162,7 @@ async def test_a_token_of_another_store_with_the_same_catalog_is_refused(here: T
     refused(await here.place(order), "ORDER_TOKEN_INVALID")
 
 
+@first_on_postgresql
 @pytest.mark.parametrize(
     "spoil", [str.upper, lambda t: t[:-1], lambda t: t + "A", lambda _: "", lambda _: "vo_"]
 )

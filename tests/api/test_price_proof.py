@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import EXTRAS, cafe
+from tests.databases import first_on_postgresql
 from tests.service import MerchantServer, Service
 
 from mercato_tools.cli import main as cli
@@ -93,6 +94,7 @@ async def test_a_changed_number_of_free_units_is_a_difference(
     assert found["path"].endswith("/lineItems/1/freeQuantity")
 
 
+@first_on_postgresql
 @pytest.mark.parametrize(
     "path",
     [

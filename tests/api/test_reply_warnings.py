@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.console.visiting import enter_as_partner
+from tests.databases import first_on_postgresql
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
 
@@ -50,6 +51,7 @@ async def test_a_validation_that_is_refused_in_other_words_is_valid_with_a_warni
     assert "look like a refusal. Say isValid" in (await last_attempt(here, "order.validate"))["warning"]
 
 
+@first_on_postgresql
 @pytest.mark.parametrize("answer", [{}, {"partnerOrderId": "A-1"}, {"accepted": True, "more": 1}])
 async def test_an_answer_in_known_words_has_no_warning(here: Trade, answer: Any):
     here.shop.answers["place"] = answer

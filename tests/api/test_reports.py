@@ -28,6 +28,7 @@ from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
 from tests.databases import only_sqlite
 from tests.service import Client, MerchantServer, Service
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.orders import reports
@@ -39,6 +40,8 @@ from mercato_client.testing.caller import Answer
 from mercato_contract import clock
 from mercato_contract.reports import OrderReport
 from mercato_contract.wire import parse_uuid
+
+pytestmark = shared
 
 SURFACES = ("commerce", "marketfront")
 
@@ -220,6 +223,7 @@ def _id(order: Any) -> Any:
     return found
 
 
+@own()
 async def test_a_report_says_nothing_of_the_customer_and_stays_the_same_once_they_are_erased(here: Trade):
     order = await here.placed(here.order(note="Ring twice, Ada"))
     adjusted = await here.pos.post(

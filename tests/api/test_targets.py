@@ -9,11 +9,12 @@ import pytest
 from tests.databases import only_sqlite
 from tests.security.exchange import LAST, answers, exchange
 from tests.service import Client, MerchantServer, Service, service
+from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato.http.head import MOST_HOSTS
 
-pytestmark = only_sqlite  # independent of the database
+pytestmark = [shared, only_sqlite]  # independent of the database
 
 SHOP = "https://shop.example.com"
 STORES = "/v1/marketfront/webhook-deliveries"

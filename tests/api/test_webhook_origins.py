@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 from tests.api.trade import Trade, trade
+from tests.databases import first_on_postgresql
 from tests.service import Client, MerchantServer, Service, merchant
+from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing.caller import Answer
+
+pytestmark = shared
 
 STORES = "/v1/commerce/stores"
 REGISTER = "/v1/commerce/onboarding/stores"
@@ -105,6 +109,7 @@ async def test_a_second_store_on_another_host_gets_no_token_unless_its_registrat
         assert (path, headers.get("authorization")) == ("/hooks/catalog-sync", expected)
 
 
+@own()
 async def test_the_change_is_announced_below_the_previous_url(here: Trade, elsewhere: MerchantServer):
     await put(here.pos, of(here), {"webhookUrl": here.shop.base + "/other?key=1"})
     await put(here.pos, of(here), {"webhookUrl": elsewhere.base + "/hooks?key=secret"})
@@ -133,6 +138,7 @@ async def test_a_partner_with_an_event_url_is_notified_there(here: Trade, elsewh
     assert (data["storeId"], data["origin"]) == (store["storeId"], "https://thief.example")
 
 
+@first_on_postgresql
 @pytest.mark.parametrize("token", ["", "a b", "x" * 4097, "é"])
 async def test_a_token_that_no_header_can_carry_is_refused_with_a_pointer(here: Trade, token: str):
     request = {"partnerStoreId": "2", "name": "2", "address": {}, "catalogCallbackUrl": "https://a.example/c"}
