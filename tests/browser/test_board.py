@@ -291,3 +291,11 @@ async def test_long_names_thirty_modifiers_and_a_long_note_fit(
     await open_board(page, manual)
     await card(page, order).wait_for()
     assert await faults_of(page) == []
+    # On a phone links lead to the columns: on one line, also with orders of two digits.
+    heights = await page.evaluate(
+        """[...document.querySelectorAll('.jumps a')].map(link => {
+             link.querySelector('strong').textContent = '60';
+             return link.offsetHeight;
+           })"""
+    )
+    assert len(set(heights)) == 1

@@ -132,3 +132,6 @@ async def test_on_paper_there_is_the_order_alone(page: Any, mercato: Service, sh
     assert not await page.get_by_role("searchbox").is_visible()
     for name in ("Items", "Amounts", "Timeline"):
         assert await page.get_by_role("table", name=name).is_visible(), name
+    # Whoever makes the order reads its choices from the paper.
+    for choice in ("Milk", "Lemon"):
+        assert await page.get_by_role("table", name="Items").get_by_text(choice).is_visible(), choice

@@ -44,7 +44,7 @@ async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merc
     assert page.rows("Stores that need attention")[0][1] == f"It is paused: {reason}."
     assert len(page.rows("Stores that need attention")) == 1
     stranger, page = await enter_as_partner(mercato, (await mercato.partner())[1])
-    assert "Nothing needs your attention." in page.text
+    assert "This account has no store yet." in page.text
     assert stranger.cookies
 
 

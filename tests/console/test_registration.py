@@ -81,6 +81,39 @@ async def filled(mercato: Service, **upload: str) -> tuple[Client, Browser, Page
     return client, browser, await browser.open(page.link("Continue"))
 
 
+async def test_a_merchant_without_a_store_reads_first_how_to_register_one_and_goes_on_with_it(
+    mercato: Service,
+):
+    browser, overview = await enter_as_partner(mercato, (await mercato.partner())[1])
+    assert "This account has no store yet. Register one" in overview.text
+    assert "Nothing needs your attention." not in overview.text
+    page = await browser.open(overview.link("Register store"))
+    page = await browser.press(page, "Save and continue", **STORE)
+    overview = await browser.open("/console/overview")
+    assert "Go on with the one that was begun:" in overview.text
+    page = await browser.open(overview.link("Continue with Trattoria Ada"))
+    assert (page.heading, page.region("Hours")[:11]) == ("Register store", "Step 2 of 6")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_open"),
+    [
+        # Nobody can tell what the file says: how to read it stands open.
+        ("menu.csv", "section;item;price\nPizza;Margherita;9,50 \N{EURO SIGN}\n".encode("cp1252"), True),
+        ("menu.csv", b"section,item,price\nPizza,Margherita,a lot\n", False),
+    ],
+)
+async def test_how_a_file_is_read_can_be_chosen_at_once_where_its_fault_is_none_of_a_row(
+    mercato: Service, name: str, content: bytes, is_open: bool
+):
+    _, browser, page = await begun(mercato)
+    page = await browser.open(page.url.replace("step=hours", "step=menu"))
+    refused = await browser.press(page, "Upload", menu=(name, content))
+    assert refused.status == 422
+    [fold] = [one for one in refused.root.all("details") if "Encoding (CSV)" in one.text]
+    assert ("open" in fold.attributes) is is_open
+
+
 async def until(browser: Browser, page: Page, text: str) -> Page:
     """Open the page again until it says this."""
     async with asyncio.timeout(PATIENCE):
@@ -210,6 +243,17 @@ async def test_a_store_whose_address_is_not_known_asks_for_its_time_zone_and_off
     [
         ({"acceptWithin": "90"}, "acceptWithin", "It must be at most 60."),
         ({"acceptWithin": "\N{DEVANAGARI DIGIT NINE}"}, "acceptWithin", "Write 9: with the digits 0 to 9."),
+        (
+            {"acceptWithin": "10 min"},
+            "acceptWithin",
+            "Write 10: only the number, without words or a currency.",
+        ),
+        (
+            {"minimum": "15 \N{EURO SIGN}"},
+            "minimum",
+            "Write 15: only the number, without words or a currency.",
+        ),
+        ({"minimum": "EUR 15,00"}, "minimum", "Write 15.00: with the digits 0 to 9, and a point"),
         ({"minimum": "12,50"}, "minimum", "Write 12.50: with the digits 0 to 9, and a point"),
         ({"orderHandling": "webhook"}, "webhookUrl", "Enter the address of your system"),
         ({"orderHandling": "webhook", "webhookUrl": "example"}, "webhookUrl", "Enter a web address"),

@@ -118,16 +118,34 @@ def with_hints(faults: Mapping[str, str], texts: Texts) -> dict[str, str]:
 
 
 def _hint(name: str, text: str) -> str | None:
-    """Return how to write a number in other digits, or with a decimal comma; None for another text."""
+    """Return how to write a number that has words, other digits or a decimal comma; None for another text."""
     typed = text.strip().removesuffix("%").strip()
-    written = "".join(str(unicodedata.decimal(one, one)) for one in typed)
+    bare = _without_words(typed)
+    written = "".join(str(unicodedata.decimal(one, one)) for one in bare)
     if (comma := _DECIMAL_COMMA.fullmatch(written)) is not None:
         written = f"{comma[1]}.{comma[2]}"
     if written == typed or (_WHOLE if name == _MINUTES else _DECIMAL).fullmatch(written) is None:
         return None
+    if written == bare:
+        return f"Write {written}: only the number, without words or a currency."
     if _WHOLE.fullmatch(written):
         return f"Write {written}: with the digits 0 to 9."
     return f"Write {written}: with the digits 0 to 9, and a point before decimals."
+
+
+def _without_words(text: str) -> str:
+    """Return a text without the words, the currency and the spaces around its number."""
+
+    def is_word(character: str) -> bool:
+        kind = unicodedata.category(character)
+        return kind[0] in "LZ" or kind == "Sc"
+
+    begin, end = 0, len(text)
+    while begin < end and is_word(text[begin]):
+        begin += 1
+    while end > begin and is_word(text[end - 1]):
+        end -= 1
+    return text[begin:end]
 
 
 # --- how orders are handled --------------------------------------------------------------------------

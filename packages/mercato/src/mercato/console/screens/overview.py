@@ -31,6 +31,7 @@ from mercato.features.partners.model import Surface
 from mercato.features.requests.queries import Filter, count_by_code
 from mercato.features.stores import operators as stores
 from mercato.features.stores.operators import CallFailures, StoreFilter, StoreSummary
+from mercato.features.stores.registrations import list_registrations
 from mercato.features.stores.search import MAX_SEARCHED, list_closed
 from mercato.features.webhooks import operators
 from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
@@ -150,7 +151,7 @@ async def _refusals(
 async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[str, Any]:
     """Return a merchant's catalog runs that failed, its paused stores, and those in trouble."""
     if Surface.COMMERCE not in visit.surfaces:
-        return {"is_merchant": False, "runs": [], "stores": [], "closed": []}
+        return {"is_merchant": False, "is_new": False, "runs": [], "stores": [], "closed": []}
     partner_id, now = visit.caller(Surface.COMMERCE).partner_id, visit.app.clock()
     failed = RunFilter(partner_id=partner_id, store_id=visit.store_id, failed=True, since=since)
     paused = StoreFilter(partner_id=partner_id, store_id=visit.store_id, status=StoreStatusValue.PAUSED)
@@ -166,9 +167,13 @@ async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[
         if store.failing is not None and store.id not in paused_ids
     ]
     runs = await catalogs.list_runs(tx, failed, limit=SHOWN)
+    own_stores = StoreFilter(partner_id=partner_id, store_id=visit.store_id)
+    is_new = visit.store_id is None and not await stores.list_stores(tx, own_stores, limit=1, now=now)
     closed, more = await list_closed(tx, partner_id, store_id=visit.store_id, now=now)
     return {
         "is_merchant": True,
+        "is_new": is_new,
+        "registrations": await list_registrations(tx, partner_id) if is_new else [],
         "runs": runs,
         "stores": found,
         "closed": closed[:SHOWN],

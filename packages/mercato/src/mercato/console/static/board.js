@@ -123,7 +123,8 @@
     if (said || refused) tell(said || refused, !said);
     const before = known, added = [...(known = newOrders())].filter(id => !before.has(id));
     if (added.length) {
-      tell(added.map(id => `New order ${document.getElementById(id).querySelector('h3').textContent.trim()}`).join(', '));
+      const numbers = added.map(id => document.getElementById(id).querySelector('h3').textContent.trim());
+      tell(`New order${numbers.length > 1 ? 's' : ''} ${numbers.join(', ')}`);
       ring();
     }
     count();
