@@ -1,8 +1,8 @@
-"""The command `mercato` in processes of its own, which don't import everything anew.
+"""Programs in processes of their own, which don't import everything anew: the command `mercato`, and modules of tests.
 
 Importing is most of what a start costs, and hundreds of tests start a command. So each worker of the tests has a
 process that has imported what the commands need, and forks: the child has its own arguments, environment, files,
-directory and signals, runs `main`, and ends as the program does.
+directory and signals, runs the program, and ends as that does.
 
 What Python itself or an import reads comes too late for it: with such a variable, and everywhere but on Linux, the
 installed program is started. A test that wants to start that gives it the variables `INSTALLED`.
@@ -13,6 +13,7 @@ import atexit
 import gc
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -101,14 +102,17 @@ async def start(
     stdout: Target = None,
     stderr: Target = None,
     cwd: Path | None = None,
+    module: str = "",
 ) -> Running:
-    """Start `mercato` with these arguments and no input."""
+    """Start `mercato` with these arguments and no input; or `python -m` of a module, found from the directory."""
     words = [str(argument) for argument in arguments]
     if sys.platform != "linux" or _early(env) != _early(os.environ):
+        program = [sys.executable, "-m", module] if module else [MERCATO]
         return await asyncio.create_subprocess_exec(
-            MERCATO, *words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=env, cwd=cwd
+            *program, *words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=env, cwd=cwd
         )
-    task = {"arguments": words, "environment": dict(env), "directory": str(cwd or Path.cwd())}
+    directory = str(cwd or Path.cwd())
+    task = {"module": module, "arguments": words, "environment": dict(env), "directory": directory}
     read, write = os.pipe()
     with _given(stdout, 1) as (out, to_out), _given(stderr, 2) as (err, to_err):
         socket.send_fds(_forker(), [json.dumps(task).encode()], [to_out, to_err, write])
@@ -177,8 +181,8 @@ def _forker() -> socket.socket:
 # --- the process that forks -----------------------------------------------------------------------
 
 
-def fork_for(connection: socket.socket) -> None:
-    """Fork for each task until the tests close the connection. Return in the child, which has become the command."""
+def fork_for(connection: socket.socket) -> str:
+    """Fork for each task until the tests close the connection. Return in the child the module that it runs, if any."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     woken, wake = os.pipe()
@@ -210,8 +214,7 @@ def fork_for(connection: socket.socket) -> None:
             connection.close()
             for handle in (woken, wake, *handles, *lives.values()):
                 os.close(handle)
-            _become(**json.loads(task))
-            return
+            return _prepare(**json.loads(task))
         lives[pid] = life
         os.close(out)
         os.close(err)
@@ -232,7 +235,7 @@ def _tell_ends(lives: dict[int, int]) -> None:
             os.close(life)
 
 
-def _become(arguments: list[str], environment: dict[str, str], directory: str) -> None:
+def _prepare(module: str, arguments: list[str], environment: dict[str, str], directory: str) -> str:
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
@@ -241,13 +244,18 @@ def _become(arguments: list[str], environment: dict[str, str], directory: str) -
     # They belong to the files of the process that forked.
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # until the end
     sys.stderr = open(2, "w", closefd=False, buffering=1, errors="backslashreplace")  # noqa: SIM115
+    if module:
+        sys.path.insert(0, directory)
+    return module
 
 
 if __name__ == "__main__":
     for name in IMPORTED:
         import_module(name)
     gc.freeze()
-    fork_for(socket.socket(fileno=int(sys.argv[1])))
-    from mercato_tools.cli.main import main
+    if module := fork_for(socket.socket(fileno=int(sys.argv[1]))):
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        from mercato_tools.cli.main import main
 
-    main()
+        main()

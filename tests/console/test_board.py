@@ -147,6 +147,7 @@ async def test_an_order_is_late_after_its_time(manual: Trade, tablet: Browser, c
     assert "12 min" in card.text
 
 
+@own()
 async def test_an_erased_customer_is_not_on_the_board_or_on_the_ticket(manual: Trade, tablet: Browser):
     order = await manual.placed(manual.order(note="For Ada", fulfillment=DELIVERY))
     await erase_all(manual.mercato.app.db, CUSTOMER["email"])

@@ -1,10 +1,8 @@
 """Workers in processes of their own: killed, stopped, and with wrong clocks."""
 
 import asyncio
+import os
 import random
-import signal
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from tests.forks import Running, start
 from tests.jobs import chaos_worker
 from tests.jobs.chaos_worker import KIND, Step
 from tests.jobs.support import rows, states, until, until_empty
@@ -36,17 +35,16 @@ class Workers:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[Running] = []
 
-    def start(self, *, skew: float = 0.0) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.jobs.chaos_worker", self._url, "--skew", str(skew)]
-        worker = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-        self.processes.append(worker)
-        return worker
+    async def start(self, *, skew: float = 0.0) -> None:
+        arguments = (self._url, "--skew", str(skew))
+        program = "tests.jobs.chaos_worker"
+        self.processes.append(await start(*arguments, module=program, env=os.environ, cwd=ROOT))
 
-    def kill(self, worker: subprocess.Popen[bytes]) -> None:
-        worker.send_signal(signal.SIGKILL)
-        worker.wait()
+    async def kill(self, worker: Running) -> None:
+        worker.kill()
+        await worker.wait()
         self.processes.remove(worker)
 
 
@@ -55,11 +53,11 @@ async def workers_of(db: Database, *, skews: tuple[float, ...]) -> AsyncIterator
     workers = Workers(db.url)
     try:
         for skew in skews:
-            workers.start(skew=skew)
+            await workers.start(skew=skew)
         yield workers
     finally:
         for worker in list(workers.processes):
-            workers.kill(worker)
+            await workers.kill(worker)
 
 
 async def put_steps(db: Database, *, keys: int, each: int, seconds: float) -> None:
@@ -117,8 +115,8 @@ async def run_with_kills(db: Database, *, keys: int, each: int, kills: int, coun
         for kill in range(kills):
             # Spread over the whole run by what was done, not by a clock.
             await until(partial(began, db, total * (kill + 1) // (kills + 2)))
-            workers.kill(rng.choice(workers.processes) if kill else workers.processes[0])
-            workers.start()
+            await workers.kill(rng.choice(workers.processes) if kill else workers.processes[0])
+            await workers.start()
         async with asyncio.timeout(60):
             await until_empty(db)
     return check(await effects(db), keys=keys, each=each)
@@ -148,7 +146,8 @@ async def test_at_sigterm_short_runs_finish_and_long_ones_are_due_at_once(db: Da
         await until(lambda: began(db, 2))
         (worker,) = workers.processes
         worker.terminate()
-        assert await asyncio.to_thread(worker.wait, PATIENCE) == 0
+        async with asyncio.timeout(PATIENCE):
+            assert await worker.wait() == 0
     assert [(row.ordering_key, row.what) for row in await effects(db) if row.what == "end"] == [
         ("short", "end")
     ]
@@ -160,8 +159,8 @@ async def test_the_jobs_of_a_killed_worker_are_run_again_soon(db: Database) -> N
     await put_steps(db, keys=1, each=1, seconds=1.0)
     async with workers_of(db, skews=(0.0,)) as workers:
         await until(lambda: began(db, 1))
-        workers.start()
-        workers.kill(workers.processes[0])
+        await workers.start()
+        await workers.kill(workers.processes[0])
         await until(lambda: began(db, 2))
         await until_empty(db)
     assert [row.what for row in await effects(db)] == ["begin", "begin", "end"]
@@ -194,7 +193,7 @@ async def test_when_a_process_dies_another_runs_its_jobs_and_on_sqlite_only_one_
         if db.dialect == "sqlite":
             assert len(first) == 1
         (holder,) = [worker for worker in workers.processes if worker.pid == next(iter(first))]
-        workers.kill(holder)
+        await workers.kill(holder)
         async with asyncio.timeout(PATIENCE):
             await until_empty(db)
     assert {row.process for row in await effects(db)} > {holder.pid}

@@ -24,9 +24,8 @@ import aiohttp
 import pytest
 from tests.console.browser import Browser
 from tests.docs.documents import ROOT, blocks
-from tests.forks import MERCATO
 from tests.ports import free_port
-from tests.processes.test_serve import environment, until_status
+from tests.processes.test_serve import environment, mercato, serving, until_status
 from tests.servers import StubDns, self_signed
 from tests.service import CATALOG, Client, merchant
 from tests.waiting import PATIENCE, loop_timeout
@@ -205,9 +204,11 @@ def until_listening(process: subprocess.Popen[str], port: int, log: Path) -> Non
 
 
 @pytest.fixture(scope="module", params=[(name, path) for name in PROXIES for path in ("", PATH)], ids="".join)
-def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+async def front(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Front]:
     name, path = request.param
-    with fronted(name, path, tmp_path_factory.mktemp(name)) as made:
+    async with fronted(name, path, tmp_path_factory.mktemp(name)) as made:
         yield made
 
 
@@ -219,40 +220,38 @@ COMPRESSING: Final = {
 
 
 @pytest.fixture(params=COMPRESSING)
-def compressor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Front]:
-    with fronted(request.param, "", tmp_path, change=COMPRESSING[request.param]) as made:
+async def compressor(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Front]:
+    async with fronted(request.param, "", tmp_path, change=COMPRESSING[request.param]) as made:
         yield made
 
 
-@contextmanager
-def fronted(
+@asynccontextmanager
+async def fronted(
     name: str, path: str, folder: Path, change: tuple[str, str, str] | None = None
-) -> Iterator[Front]:
+) -> AsyncIterator[Front]:
     """Run a service behind a proxy, whose configuration has a change."""
     if shutil.which(name) is None:
         pytest.skip(f"there is no {name} here")
-    port, own = free_port(), free_port()
+    port = free_port()
     url = f"https://{HOST}:{port}{path}"
-    command, trust = PROXIES[name](folder, path, port=port, service=own)
-    if change is not None:
-        file, *texts = change
-        (folder / file).write_text(replaced((folder / file).read_text(), (texts[0], texts[1])))
     settings = {
         "MERCATO_PUBLIC_URL": url, "MERCATO_TRUSTED_PROXIES": "127.0.0.1", "MERCATO_RATE_LIMITS": "on"
     }  # fmt: skip
-    serve = [MERCATO, "serve", "--port", str(own), "--data-dir", folder / "data"]
     homes = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), str(folder))
-    with running(serve, folder, **settings) as service, running(command, folder, **homes) as proxy:
-        assert service.stdout is not None
-        assert service.stdout.readline().startswith("listening on "), (folder / "mercato.log").read_text()
-        until_listening(proxy, port, folder / f"{name}.log")
-        if name == "caddy":
-            trust.load_verify_locations(folder / "storage/pki/authorities/local/root.crt")
-        made = subprocess.run(
-            [MERCATO, "partner", "create", "Test", "--kind", "both", "--json", "--data-dir", folder / "data"],
-            capture_output=True, text=True, check=True, env=environment(),
-        )  # fmt: skip
-        yield Front(url, f"http://127.0.0.1:{own}", json.loads(made.stdout), trust)
+    async with serving(folder / "data", **settings) as (service, base):
+        command, trust = PROXIES[name](folder, path, port=port, service=int(base.rpartition(":")[2]))
+        if change is not None:
+            file, *texts = change
+            (folder / file).write_text(replaced((folder / file).read_text(), (texts[0], texts[1])))
+        with running(command, folder, **homes) as proxy:
+            until_listening(proxy, port, folder / f"{name}.log")
+            if name == "caddy":
+                trust.load_verify_locations(folder / "storage/pki/authorities/local/root.crt")
+            words = ("partner", "create", "Test", "--kind", "both", "--json", "--data-dir", folder / "data")
+            code, made, said = await mercato(*words)
+            assert code == 0, said
+            yield Front(url, base, json.loads(made), trust)
+        assert service.returncode is None
 
 
 # --- what clients and browsers see --------------------------------------------------------------------
