@@ -49,8 +49,11 @@ _BEYOND: Final = b"1e999"
 
 def is_too_deep(text: bytes) -> bool:
     """Return whether the text is nested more than MAX_DEPTH levels deep. It needs no stack, and may be malformed."""
-    # Most texts have fewer brackets than levels are allowed, those in strings included.
-    if len(text.translate(None, _NOT_BRACKETS)) <= MAX_DEPTH or text.lstrip()[:1] not in (b"{", b"["):
+    # Most texts open fewer brackets than levels are allowed, those in strings included. How much shorter a text is
+    # without them tells their number faster than `count` and `translate` do.
+    most = MAX_DEPTH + 1
+    opened = 2 * len(text) - len(text.replace(b"{", b"", most)) - len(text.replace(b"[", b"", most))
+    if opened <= MAX_DEPTH or text.lstrip()[:1] not in (b"{", b"["):
         return False
     marks = text
     if b"\\" in text:
