@@ -5,15 +5,20 @@ clock, stops a service, erases people, reads everybody's rows or the log needs i
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import pytest
 from tests.api.trade import Time
 from tests.databases import new_database
 from tests.service import Mall, MerchantServer, Service, mall, merchant, service
 from tests.waiting import PATIENCE
+
+from mercato.features.events import sequencer
+from mercato.features.orders import resubmission
 
 shared = pytest.mark.service(shared=True)
 """The fixture `mercato` of these tests is the service that others have, too, unless they ask for its clock."""
@@ -29,22 +34,45 @@ PATIENT: Final = {"validate_seconds": PATIENCE, "place_seconds": PATIENCE}
 
 
 class Services:
-    """The services of this worker, each started for the first test that needs it."""
+    """The services of this worker, each started for the first test that needs it.
 
-    def __init__(self, stack: AsyncExitStack, directory: Path) -> None:
-        self._stack = stack
+    Of those with settings one runs at a time: what an idle service polls in a run of the tests costs more than to
+    start another.
+    """
+
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._running: dict[tuple[Any, ...], Service] = {}
+        self._numbers = count()
+        self._running: dict[tuple[Any, ...], tuple[Service, AsyncExitStack]] = {}
 
     async def of(self, kind: str, **settings: Any) -> Service:
         """Return the service on this kind of database with these settings."""
         wanted = (kind, *sorted(settings.items()))
         if wanted not in self._running:
-            url = await self._stack.enter_async_context(new_database(kind))
-            data = self._directory / str(len(self._running))
-            running = service(url, data, **PATIENT | settings)
-            self._running[wanted] = await self._stack.enter_async_context(running)
-        return self._running[wanted]
+            if settings:
+                await self._end([other for other in self._running if len(other) > 1])
+            async with AsyncExitStack() as stack:
+                url = await stack.enter_async_context(new_database(kind))
+                data = self._directory / str(next(self._numbers))
+                running = await stack.enter_async_context(_seldom_polling(url, data, **PATIENT | settings))
+                self._running[wanted] = running, stack.pop_all()
+        return self._running[wanted][0]
+
+    async def close(self) -> None:
+        await self._end(list(self._running))
+
+    async def _end(self, ended: list[tuple[Any, ...]]) -> None:
+        for one in ended:
+            await self._running.pop(one)[1].aclose()
+
+
+@asynccontextmanager
+async def _seldom_polling(url: str, data: Path, **settings: Any) -> AsyncIterator[Service]:
+    """Run a service that seldom looks for what other processes have left: it is alone on its database."""
+    async with AsyncExitStack() as stack:
+        with patch.object(sequencer, "POLL_SECONDS", 2.0), patch.object(resubmission, "POLL_SECONDS", 8.0):
+            running = await stack.enter_async_context(service(url, data, **settings))
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -57,8 +85,9 @@ async def merchants() -> AsyncIterator[Mall]:
 async def services(merchants: Mall, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Services]:
     # The merchants outlive the services, so that the last calls end at once rather than time out.
     assert merchants.base
-    async with AsyncExitStack() as stack:
-        yield Services(stack, tmp_path_factory.mktemp("services"))
+    made = Services(tmp_path_factory.mktemp("services"))
+    yield made
+    await made.close()
 
 
 @pytest.fixture

@@ -34,10 +34,10 @@ TYPES: Final[dict[str, TypeEngine[Any]]] = {
 
 
 def shared_out(found: list[Any]) -> list[Any]:
-    """Return the parameters of a test of each release; `make test` has the oldest, the newest, and every fourth."""
+    """Return the parameters of a test of each release; `make test` has the oldest, the newest, and every eighth."""
     last = len(found) - 1
     return [
-        one if at in {0, last} or at % 4 == 0 else pytest.param(one, marks=pytest.mark.long)
+        one if at in {0, last} or at % 8 == 0 else pytest.param(one, marks=pytest.mark.long)
         for at, one in enumerate(found)
     ]
 
