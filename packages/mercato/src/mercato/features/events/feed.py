@@ -21,7 +21,7 @@ from sqlalchemy import bindparam, or_, select
 
 from mercato.features.compression import decompress
 from mercato.features.events.log import ALL_KINDS
-from mercato.features.events.sequencer import FeedKey, Numbered
+from mercato.features.events.sequencer import FeedKey, FeedOfStore, Numbered
 from mercato.features.events.tables import STATE_ID, event_positions, events, orders, sequencer, store_changes
 from mercato.features.partners.model import Caller
 from mercato.platform.db.engine import AnyRow, Database, Read
@@ -127,7 +127,7 @@ _MANY: Final = 200
 
 _LAST: Final = prepared(select(sequencer.c.last).where(sequencer.c.id == STATE_ID))
 _FEEDS: Final = prepared(
-    select(event_positions.c.partner_id, event_positions.c.surface)
+    select(event_positions.c.partner_id, event_positions.c.surface, event_positions.c.store_id)
     .where(event_positions.c.position > bindparam("after"))
     .order_by(event_positions.c.position)
     .limit(_MANY)
@@ -138,20 +138,25 @@ _ANY_CHANGE: Final = prepared(
 
 
 class Waiters:
-    """The requests that wait in this process, by feed: a partner's events, or None for the changes of stores."""
+    """The requests that wait in this process, by feed: a partner's events, or None for the changes of stores.
+
+    A request that waits for the events of one store, as a board does, isn't woken for those of another.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._waiting: dict[FeedKey | None, set[asyncio.Event]] = defaultdict(set)
+        self._waiting: dict[FeedKey | None, dict[asyncio.Event, UUID | None]] = defaultdict(dict)
         self._readers: Counter[UUID] = Counter()
         self._someone = asyncio.Event()
         self.is_closed = False
 
     @contextmanager
     def waiting(
-        self, reader: UUID, feed: FeedKey | None, *, most: int = PER_PARTNER
+        self, reader: UUID, feed: FeedKey | None, *, store_id: UUID | None = None, most: int = PER_PARTNER
     ) -> Iterator[asyncio.Event | None]:
         """Yield an event that is set when the feed has something new; None if too many wait already.
+
+        With `store_id`, only what isn't about another store sets it.
 
         At most `most` requests of a reader wait, who is a partner, or a session of the console.
         """
@@ -159,13 +164,13 @@ class Waiters:
             yield None
             return
         woken = asyncio.Event()
-        self._waiting[feed].add(woken)
+        self._waiting[feed][woken] = store_id
         self._readers[reader] += 1
         self._someone.set()
         try:
             yield woken
         finally:
-            self._waiting[feed].discard(woken)
+            del self._waiting[feed][woken]
             if not self._waiting[feed]:
                 del self._waiting[feed]
             self._readers -= Counter({reader: 1})
@@ -179,8 +184,8 @@ class Waiters:
 
     def wake(self, numbered: Numbered) -> None:
         """Wake those whose feeds have something new."""
-        for feed in numbered.feeds:
-            self._wake(feed)
+        for feed, store_id in numbered.feeds:
+            self._wake(feed, store_id)
         if numbered.stores:
             self._wake(None)
 
@@ -212,7 +217,7 @@ class Waiters:
         if len(rows) == _MANY:
             self._wake_all()
         else:
-            feeds = frozenset(FeedKey(row.partner_id, row.surface) for row in rows)
+            feeds = frozenset(FeedOfStore(FeedKey(row.partner_id, row.surface), row.store_id) for row in rows)
             self.wake(Numbered(feeds, stores, is_full=False))
         return last
 
@@ -220,9 +225,10 @@ class Waiters:
         for feed in tuple(self._waiting):
             self._wake(feed)
 
-    def _wake(self, feed: FeedKey | None) -> None:
-        for woken in self._waiting.get(feed, ()):
-            woken.set()
+    def _wake(self, feed: FeedKey | None, store_id: UUID | None = None) -> None:
+        for woken, wanted in self._waiting.get(feed, {}).items():
+            if store_id is None or wanted in {None, store_id}:
+                woken.set()
 
 
 # --- pages ------------------------------------------------------------------------------------------------
@@ -310,7 +316,7 @@ class Feeds(Struct, frozen=True):
         """
         feed = FeedKey(caller.partner_id, caller.surface)
         read = partial(self._read_events, feed=feed, query=query, types=_types(query.types))
-        return await self._held(caller.partner_id, feed, query, read, _has_events)
+        return await self._held(caller.partner_id, feed, query, read, _has_events, store_id=query.store_id)
 
     async def find_end(self, tx: Read, caller: Caller) -> str:
         """Return the cursor after the caller's last event: what is committed later than the read comes after it."""
@@ -324,7 +330,7 @@ class Feeds(Struct, frozen=True):
         """
         feed = FeedKey(caller.partner_id, caller.surface)
         read = partial(self._read_events, feed=feed, query=query, types=_types(query.types))
-        page = await self._held(reader, feed, query, read, _has_events, most=most)
+        page = await self._held(reader, feed, query, read, _has_events, store_id=query.store_id, most=most)
         return _has_events(page)
 
     async def read_changes(self, caller: Caller, query: FeedQuery) -> StoreChangePage:
@@ -342,13 +348,14 @@ class Feeds(Struct, frozen=True):
         read: Callable[[Read], Awaitable[P]],
         has_news: Callable[[P], bool],
         *,
+        store_id: UUID | None = None,
         most: int = PER_PARTNER,
     ) -> P:
         """Return the page, if it has news or `wait` is over. No connection of the database is held meanwhile."""
         if not query.wait:
             return await self._page(read)
         # Before the first read: what is numbered after it must wake this request.
-        with self.waiters.waiting(reader, feed, most=most) as woken:
+        with self.waiters.waiting(reader, feed, store_id=store_id, most=most) as woken:
             page = await self._page(read)
             if woken is None:
                 return page

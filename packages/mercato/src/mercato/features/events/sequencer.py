@@ -128,10 +128,17 @@ class FeedKey(NamedTuple):
     surface: str
 
 
+class FeedOfStore(NamedTuple):
+    """The events of a store in a feed; of None those that are about no store."""
+
+    feed: FeedKey
+    store_id: UUID | None
+
+
 class Numbered(NamedTuple):
     """What one transaction numbered: the feeds that have new events, whether stores changed, and if there is more."""
 
-    feeds: frozenset[FeedKey]
+    feeds: frozenset[FeedOfStore]
     stores: bool
     is_full: bool
 
@@ -233,7 +240,7 @@ async def number(tx: Write, *, now: datetime, fan_out: FanOut | None = None) -> 
     if position != last:
         await tx.execute(_SET_LAST, {"where_id": STATE_ID, "last": position})
     return Numbered(
-        feeds=frozenset(FeedKey(row.partner_id, row.surface) for row in written),
+        feeds=frozenset(FeedOfStore(FeedKey(row.partner_id, row.surface), row.store_id) for row in written),
         stores=bool(changed),
         is_full=len(written) == BATCH or len(changed) == BATCH,
     )
