@@ -1,7 +1,7 @@
 """Whether what a command printed is what the document shows: the same shape and the same words.
 
-Ids, instants and `…` stand for any of their kind. `"…": "…"` in an object, and a last `"…"` in a list,
-stand for what is not shown.
+Ids, instants and `…` stand for any of their kind. `"…": "…"` in an object, a last `"…"` in a list, and a last
+line `…` stand for what is not shown, if there is anything.
 """
 
 import json
@@ -13,6 +13,7 @@ ANY = "…"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 _PLACES = re.compile(f"({_UUID}|{_INSTANT}|{ANY})")
+_MORE = re.escape("\n") + ".*"
 _FORMS = ((_UUID, re.compile(_UUID)), (_INSTANT, re.compile(_INSTANT)), (".*", re.compile(ANY)))
 
 
@@ -31,6 +32,8 @@ def _alike(shown: str, printed: str) -> bool:
         next((form for form, known in _FORMS if known.fullmatch(part)), re.escape(part))
         for part in _PLACES.split(shown)
     )
+    if pattern.endswith(_MORE):
+        pattern = f"{pattern.removesuffix(_MORE)}({_MORE})?"
     return re.fullmatch(pattern, printed, re.DOTALL) is not None
 
 

@@ -47,3 +47,10 @@ def test_what_differs_is_found(shown: str, printed: str) -> None:
 def test_texts_are_compared_by_their_words() -> None:
     assert difference("text", f"{ID} done\n", f"{OTHER} done\n") is None
     assert difference("text", "200\n200\n", "200\n401\n") is not None
+
+
+def test_a_last_line_of_dots_stands_for_what_is_not_shown_if_there_is_anything() -> None:
+    for printed in ("VALID\n", "VALID\nnote\nmore\n"):
+        assert difference("text", "VALID\n…\n", printed) is None
+    for printed in ("VALIDATED\n", "NOT VALID\nnote\n"):
+        assert difference("text", "VALID\n…\n", printed) is not None
