@@ -8,8 +8,9 @@ BIN    := $(VENV)/bin
 # The distributions: the contract; the rules, the client and guarded calls (which need it); the tools, and the service.
 PACKAGES := packages/contract packages/catalog packages/client packages/outbound packages/tools packages/mercato
 PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
-# Two more than there are processors: many tests wait for a process, a webhook or a lease.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+# More than there are processors: a test often waits for a process, a webhook or a lease. Each worker more costs its collection
+# and services of its own.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2 + 2)
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo test test-python test-long prove test-clients test-browser test-ha test-agents audit lock wheels sbom check format bench bench-peers bench-large soak start-here pictures docs clean
