@@ -471,3 +471,13 @@ def test_the_reader_never_raises_for_a_name_of_any_kind():
     for name in ("", ".csv", "a/b\\menu.csv", "\x1b[2J.csv", "x" * 500):
         made = read_menu(SheetFile(name, b"nothing"), EUROS)
         assert all(ord(letter) >= 32 for letter in made.faults[0].sheet)
+
+
+@pytest.mark.parametrize("write", [xlsx_of, ods_of])
+def test_a_workbook_of_which_bytes_are_damaged_is_refused_or_read(write: Any):
+    content = write({"menu": priced(1)})
+    messages = []
+    for start in range(0, len(content), max(1, len(content) // 200)):
+        made = read(content[:start] + b"\xff" * 8 + content[start + 8 :])
+        messages += [fault.message for fault in made.faults[:1]]
+    assert any("damaged" in message for message in messages)

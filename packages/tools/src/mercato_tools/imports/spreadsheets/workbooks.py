@@ -6,6 +6,7 @@ What a file unpacks to is bounded by the sizes that it declares, beyond which `z
 import math
 import re
 import warnings
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
@@ -65,7 +66,11 @@ def read_workbook(content: bytes) -> Sequence[Sheet]:
             if "content.xml" in names:
                 with archive.open("content.xml") as part:
                     return OpenDocument().read(part)
-    except (BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, ValueError) as error:
+    # What `zipfile` raises for an archive that is broken, cut off, encrypted or packed in an unknown way: faults of the
+    # file, all of them, and said as one.
+    except (
+        BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError, EOFError, ValueError,
+    ) as error:  # fmt: skip
         raise UnreadableError(f"The file is damaged ({error}). {_SAVE}") from None
     if "xl/workbook.xml" not in names and "xl/workbook.bin" in names:
         raise UnreadableError(f"The file is an Excel binary workbook (.xlsb). {_SAVE}")
