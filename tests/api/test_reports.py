@@ -374,7 +374,7 @@ def test_a_page_is_searched_from_where_the_one_before_ended():
         uuid4(), Surface.COMMERCE, reports.days_of("2026-03-01", "2026-03-31", "UTC")
     )
     for last in (None, reports.AFTER):
-        sql = str(reports._page(selection, last))
+        sql = str(reports._page(selection, reports._READ, last, reports.PAGE))
         assert (sql.count("orders.id >"), sql.count("orders.id <")) == (1, 1), sql
 
 

@@ -6,6 +6,7 @@ when its page was read, and its totals are the sums of the rows that it has sent
 
 import re
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any, Final
@@ -335,22 +336,40 @@ _READ: Final = (
 )
 
 
-async def read_rows(db: Database, selection: Selection) -> AsyncGenerator[list[ReportRow]]:
-    """Yield the orders in pages, the oldest first, each read in a short transaction."""
-    query, following = _page(selection, None), _page(selection, AFTER)
+AFTER: Final = bindparam("after", type_=orders.c.id.type)
+"""The last order that was read: a report makes two statements, not one for each page, which would be much garbage."""
+
+
+async def read_pages(
+    db: Database, selection: Selection, columns: Sequence[ColumnElement[Any]], *, size: int
+) -> AsyncGenerator[Sequence[Row[Any]]]:
+    """Yield columns of the orders that meet `conditions_of`, in pages, the oldest first, each in a short transaction.
+
+    The id is among the columns.
+    """
+    query, following = (_page(selection, columns, after, size) for after in (None, AFTER))
     last: dict[str, UUID] = {}
-    start, end = selection.days.start, selection.days.end
     while True:
         async with db.read() as tx:
             found = await tx.all(query, last)
-        yield [_row(row, selection.days) for row in found if start <= row.created_at < end]
-        if len(found) < PAGE:
+        yield found
+        if len(found) < size:
             return
         query, last = following, {AFTER.key: found[-1].id}
 
 
-AFTER: Final = bindparam("after", type_=orders.c.id.type)
-"""The last order that was read: a report makes two statements, not one for each page, which would be much garbage."""
+def _page(
+    selection: Selection, columns: Sequence[ColumnElement[Any]], after: BindParameter[UUID] | None, size: int
+) -> Select[Any]:
+    return select(*columns).where(*conditions_of(selection, after)).order_by(orders.c.id).limit(size)
+
+
+async def read_rows(db: Database, selection: Selection) -> AsyncGenerator[list[ReportRow]]:
+    """Yield the orders of these days in pages, the oldest first."""
+    start, end = selection.days.start, selection.days.end
+    async with aclosing(read_pages(db, selection, _READ, size=PAGE)) as pages:
+        async for found in pages:
+            yield [_row(row, selection.days) for row in found if start <= row.created_at < end]
 
 
 def conditions_of(
@@ -375,10 +394,6 @@ def _whose(selection: Selection) -> list[ColumnElement[bool]]:
     if selection.store_id is not None:
         conditions.append(orders.c.store_id == selection.store_id)
     return conditions
-
-
-def _page(selection: Selection, last: BindParameter[UUID] | None) -> Select[Any]:
-    return select(*_READ).where(*conditions_of(selection, last)).order_by(orders.c.id).limit(PAGE)
 
 
 def read_sold(row: Row[Any]) -> Sold:

@@ -7,7 +7,7 @@ minute, and one summary is made at a time, so that pages of reports never take m
 import asyncio
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Final
@@ -222,7 +222,7 @@ class Summaries:
             return summary
         shown = replace(selection, days=replace(selection.days, first=first))
         sums = _Sums(shown.days)
-        async for rows in _read(self._db, shown):
+        async for rows in reports.read_pages(self._db, shown, _READ, size=PAGE):
             for row in rows:
                 sums.add(row)
         found = sorted(sums.currencies().items(), key=lambda one: (-one[1].totals.orders, one[0]))
@@ -245,22 +245,6 @@ _READ: Final = (
     type_coerce(reports.ACCEPTED_AT, BigInteger).label("accepted_ms"),
     type_coerce(reports.READY_AT, BigInteger).label("ready_ms"),
 )
-
-
-async def _read(db: Database, selection: Selection) -> AsyncGenerator[Sequence[Row[Any]]]:
-    """Yield the orders in pages, each read in a short transaction."""
-    query, following = (
-        select(*_READ).where(*reports.conditions_of(selection, after)).order_by(orders.c.id).limit(PAGE)
-        for after in (None, reports.AFTER)
-    )
-    last: dict[str, UUID] = {}
-    while True:
-        async with db.read() as tx:
-            found = await tx.all(query, last)
-        yield found
-        if len(found) < PAGE:
-            return
-        query, last = following, {reports.AFTER.key: found[-1].id}
 
 
 async def _find_first_day(tx: Read, selection: Selection) -> date | None:
