@@ -50,23 +50,23 @@ run: $(VENV)/.run ## serve on http://127.0.0.1:8000 for development, with a data
 demo: $(VENV)/.run ## the whole story in one process, in under a minute
 	$(BIN)/mercato demo
 
-# The documents have been tried by `check`, which CI runs before this.
+# The documents have been tried by `check`, which CI runs before this; the browser has a target of its own.
 test: $(VENV)/.dev ## the tests, on SQLite and on PostgreSQL; ARGS="tests/orders" for some of them
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" -q $(or $(ARGS),--ignore=tests/docs) $(if $(RERUNS),--reruns $(RERUNS) -r R)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" -q $(or $(ARGS),--ignore=tests/docs --ignore=tests/browser) $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
 
 # What reads JSON, prints help and tracebacks, or calls other servers: where versions of Python have differed. Those that explore
 # what our own rules do with thousands of values are left out: they take long, and no version would change it.
 QUICK_TESTS := tests/wire tests/client tests/carts/test_rules.py tests/catalog tests/orders tests/outbound/test_call.py \
   tests/outbound/test_headers.py tests/outbound/test_pull.py tests/console/test_passkeys.py tests/test_telemetry.py tests/test_signing.py \
   tests/test_values.py tests/api/test_orders.py tests/webhooks/test_store_calls.py \
-  --ignore=tests/orders/test_request_meaning.py --ignore=tests/catalog/test_catalog_random.py
+  --ignore=tests/orders/test_request_meaning.py $(addprefix --ignore=tests/catalog/test_,catalog_random.py catalog_hostile.py schema.py)
 
 test-python: $(VENV)/.dev ## the tests that another Python may fail; PYTHON=python3.13 VENV=build/python-3.13
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" -q --database sqlite $(QUICK_TESTS) $(if $(RERUNS),--reruns $(RERUNS) -r R)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" -q --database sqlite $(QUICK_TESTS) $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
 
 # Each takes long, and they take it differently: a worker that has finished takes what others haven't begun.
 test-long: $(VENV)/.dev ## every kill, restart, mutant and bound: the proofs that take minutes
-	MERCATO_TEST_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis" -q $(ARGS) $(if $(RERUNS),--reruns $(RERUNS) -r R)
+	MERCATO_TEST_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis" -q $(ARGS) $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
 
 TOOLS := tests/clients/typescript
 PACKAGE := packages/typescript
@@ -142,7 +142,7 @@ check: $(VENV)/.dev ## format, lint, types, floors, documents
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/docs $(if $(RERUNS),--reruns $(RERUNS) -r R)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/docs $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
 
 format: $(VENV)/.dev ## let the tools rewrite what they can
 	$(BIN)/ruff format .

@@ -4,13 +4,20 @@ import gc
 import os
 import signal
 import sys
-from typing import NoReturn
+import time
+from typing import Final, NoReturn
 
 from hypothesis import HealthCheck, settings
 from tests.generated import examples
+from tests.logs import log_plainly
 from tests.loops import LoopbackLoop
 
 pytest_plugins = ["tests.databases", "tests.sharing"]
+
+DAY_SECONDS: Final = 24 * 60 * 60
+
+LAST_SECONDS: Final = 5.0
+"""Seconds before midnight UTC: a test of a day takes a fraction of one, also beside others."""
 
 
 def pytest_configure() -> None:
@@ -22,6 +29,7 @@ def pytest_configure() -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("mercato")
+    log_plainly()
     # A shell's background jobs ignore Ctrl-C, and every command that the tests start would inherit that. Python's own
     # handler would be exchanged for another and back by each run of the loop, of which a test has several.
     signal.signal(signal.SIGINT, interrupt)
@@ -45,6 +53,13 @@ def pytest_asyncio_loop_factories() -> dict[str, type[LoopbackLoop]]:
     return {"uvloop": LoopbackLoop}
 
 
+def pytest_runtest_setup() -> None:
+    # Budgets, quotas and reports are of a day, which ends between two steps of a test once a day: none begins then.
+    left = DAY_SECONDS - time.time() % DAY_SECONDS
+    if left < LAST_SECONDS:
+        time.sleep(left)
+
+
 def pytest_collection() -> None:
     # Thousands of collected tests stay for the whole run: the garbage collector need not walk them, again and again
     # while they are collected.
@@ -52,7 +67,6 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    gc.collect()
     gc.freeze()
     # Nor look for cycles after every seven hundred of the millions of objects that tests make.
     gc.set_threshold(20_000, 20, 20)

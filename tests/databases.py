@@ -34,6 +34,16 @@ first_on_postgresql = pytest.mark.first_on_postgresql
 For examples that differ before they reach SQL: what is sent to the database is the same, or nothing.
 """
 
+mostly_sqlite = pytest.mark.mostly_sqlite
+"""The tests of a module run on SQLite, and on PostgreSQL with `make test-long` or `--database postgresql`.
+
+For rules that are decided before SQL: other tests send the same statements to PostgreSQL each time. A test of the
+module that sends one that no other sends, or is about what happens at once, runs `on_both`.
+"""
+
+on_both = pytest.mark.on_both
+"""A test of a module that is `mostly_sqlite` which runs on PostgreSQL, too, each time."""
+
 # Inherited by xdist's workers, so that they all share one server and one set of templates.
 _DIRECTORY = "MERCATO_TEST_DIRECTORY"
 _OWNER = "MERCATO_TEST_OWNER"
@@ -103,14 +113,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("database_kind", KINDS)
 
 
+# Before tests are chosen by their marks.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen = config.getoption("--database")
+    if chosen is None:
+        _mark_long(items)
     unwanted = _further_examples(items)
     if chosen is not None:
         unwanted |= {item for item in items if _kind_of(item) not in {None, chosen}}
     if unwanted:
         config.hook.pytest_deselected(items=list(unwanted))
         items[:] = [item for item in items if item not in unwanted]
+
+
+def _mark_long(items: list[pytest.Item]) -> None:
+    """Leave tests that are `mostly_sqlite` to `make test-long` on PostgreSQL."""
+    for item in items:
+        if (
+            _kind_of(item) == "postgresql"
+            and item.get_closest_marker(mostly_sqlite.name)
+            and not item.get_closest_marker(on_both.name)
+        ):
+            item.add_marker(pytest.mark.long)
 
 
 def _further_examples(items: list[pytest.Item]) -> set[pytest.Item]:
@@ -134,10 +159,10 @@ def _kind_of(item: pytest.Item) -> str | None:
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, database_kind: str) -> str:
     """The URL of a new database with the whole schema and no rows."""
-    # A service in the loop that all tests share can take the sessions of the one before.
+    # A service, or `db`, in the loop that all tests share can take the sessions of the one before.
     keeps = (
         database_kind == "postgresql"
-        and "mercato" in request.fixturenames
+        and not {"mercato", "db"}.isdisjoint(request.fixturenames)
         and inspect.iscoroutinefunction(getattr(request.node, "function", None))
     )
     url: str = request.getfixturevalue("database_with_sessions" if keeps else "fresh_database")

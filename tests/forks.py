@@ -6,6 +6,9 @@ directory and signals, runs the program, and ends as that does.
 
 What Python itself or an import reads comes too late for it: with such a variable, and everywhere but on Linux, the
 installed program is started. A test that wants to start that gives it the variables `INSTALLED`.
+
+`ASKS` is a program for a shell, and for a test that doesn't await: it is `mercato` there, and has this worker's
+process fork. `program()` is a file of it.
 """
 
 import asyncio
@@ -19,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -44,6 +48,7 @@ IMPORTED: Final = (
     "mercato.cli.output",
     "mercato.asgi",
     "mercato.http.server",
+    "mercato_client.testing",
     "uvloop",
 )
 
@@ -115,7 +120,7 @@ async def start(
     task = {"module": module, "arguments": words, "environment": dict(env), "directory": directory}
     read, write = os.pipe()
     with _given(stdout, 1) as (out, to_out), _given(stderr, 2) as (err, to_err):
-        socket.send_fds(_forker(), [json.dumps(task).encode()], [to_out, to_err, write])
+        socket.send_fds(forker(), [json.dumps(task).encode()], [to_out, to_err, write])
     os.close(write)
     life = await _reader(read)
     process = Fork(int(await life.readline()), life)
@@ -159,8 +164,51 @@ async def _reader(handle: int) -> asyncio.StreamReader:
     return reader
 
 
+ASKS: Final = f"""#!{sys.executable} -IS
+import json, os, signal, socket, sys
+environment = dict(os.environ)
+try:
+    forker = socket.socket(fileno=int(environment["FORKER"]))
+except OSError:  # a command started this one without the connection
+    os.execv("{MERCATO}", sys.argv)
+with forker:
+    read, write = os.pipe()
+    task = dict(module="", arguments=sys.argv[1:], environment=environment, directory=os.getcwd())
+    socket.send_fds(forker, [json.dumps(task).encode()], [1, 2, write, 0])
+os.close(write)
+with open(read) as life:
+    pid = int(life.readline())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: os.kill(pid, number))
+    code = int(life.read())
+sys.exit(code if code >= 0 else 128 - code)
+"""
+"""A program that starts a fork in its own place, with its input: a tenth of what the installed one costs.
+
+It inherits the connection with the process that forks, whose number is in the variable `FORKER`.
+"""
+
+
 @cache
-def _forker() -> socket.socket:
+def program() -> str:
+    """Return what to start as `mercato` with the options `inherited()`, by `subprocess` or in a shell's line."""
+    if sys.platform != "linux":
+        return str(MERCATO)
+    # In the directory of this run of the tests, which is removed with it.
+    asks = Path(tempfile.mkdtemp(prefix="asks-")) / "mercato"
+    asks.write_text(ASKS)
+    asks.chmod(0o755)
+    return str(asks)
+
+
+def inherited(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return the options of `subprocess` with which `program()` is a fork in this environment."""
+    connection = forker().fileno()
+    return {"env": dict(environment) | {"FORKER": str(connection)}, "pass_fds": [connection]}
+
+
+@cache
+def forker() -> socket.socket:
     """Return the connection with this worker's process that forks. It ends when the connection does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
@@ -197,27 +245,29 @@ def fork_for(connection: socket.socket) -> str:
             _tell_ends(lives)
         if connection.fileno() not in ready:
             continue
-        task, handles, _, _ = socket.recv_fds(connection, MOST_BYTES, 3)
+        task, handles, _, _ = socket.recv_fds(connection, MOST_BYTES, 4)
         if not task:
             os._exit(0)
-        out, err, life = handles
-        forker = os.getpid()
+        out, err, life, *given = handles
+        here = os.getpid()
         pid = os.fork()
         if pid == 0:
             # If the tests are killed, their processes end.
-            processes.exit_with_parent(forker)
+            processes.exit_with_parent(here)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.dup2(out, 1)
             os.dup2(err, 2)
+            for handle in given:
+                os.dup2(handle, 0)
             connection.close()
             for handle in (woken, wake, *handles, *lives.values()):
                 os.close(handle)
             return _prepare(**json.loads(task))
         lives[pid] = life
-        os.close(out)
-        os.close(err)
+        for handle in (out, err, *given):
+            os.close(handle)
         os.write(life, b"%d\n" % pid)
 
 

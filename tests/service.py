@@ -26,12 +26,13 @@ from mercato_contract.clock import Clock
 from mercato_contract.texts import Secret
 
 ITEM = "0190f5fe-7e3b-7ccc-8000-00000000000a"
+SECTION = "0190f5fe-7e3b-7ccc-8000-00000000005e"
 SOON = 0.03
 """Seconds that no run of a catalog ends within: to ask earlier costs more than the run."""
 
 CATALOG = {
     "currency": "USD",
-    "sections": {"s1": {"sectionId": "s1", "name": "Mains", "itemIds": [ITEM]}},
+    "sections": {SECTION: {"sectionId": SECTION, "name": "Mains", "itemIds": [ITEM]}},
     "items": {ITEM: {"itemId": ITEM, "name": "Soup", "basePrice": "4.50"}},
 }
 

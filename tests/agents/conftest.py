@@ -2,6 +2,7 @@
 
 import pytest
 from tests.agents.agent import Agent
+from tests.live_stores import live_store
 from tests.service import CATALOG, Client, MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
@@ -16,7 +17,7 @@ async def pos(mercato: Service) -> Client:
 @pytest.fixture
 async def store(mercato: Service, shop: MerchantServer, pos: Client) -> str:
     """The id of a live store of that merchant, which sells soup."""
-    store_id: str = (await mercato.live(pos, shop.host(CATALOG)))["storeId"]
+    store_id: str = (await live_store(mercato, pos, shop, CATALOG, webhook=False))["storeId"]
     return store_id
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.agents.agent import META, Agent
 from tests.databases import only_sqlite
-from tests.forks import MERCATO, start
+from tests.forks import inherited, program, start
 from tests.service import Service
 from tests.waiting import PATIENCE
 
@@ -51,8 +51,9 @@ async def bridge(url: str, key: str | None, *arguments: str) -> AsyncIterator[Br
         environment["MERCATO_KEY"] = key
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        MERCATO, "mcp", "--url", url, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
-    )
+        program(), "mcp", "--url", url, *arguments,
+        stdin=pipe, stdout=pipe, stderr=pipe, **inherited(environment),
+    )  # fmt: skip
     try:
         yield Bridge(process)
         assert process.stdin is not None

@@ -4,8 +4,10 @@ import json
 
 import pytest
 from tests.agents.agent import REVISIONS, Agent
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service
+
+pytestmark = mostly_sqlite
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 from tests.agents.agent import Agent
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import shared
 
 from mercato.agents.tools import LARGE, SMALL
 from mercato.features.stores.menu_index import MenuIndex
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 published = pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
@@ -134,6 +134,7 @@ async def test_items_that_do_not_fit_are_sections_with_counts(agent: Agent, pizz
     assert "items" not in menu
 
 
+@on_both
 async def test_what_a_merchant_marks_as_sold_out_is_so_at_once(agent: Agent, pos: Client, pizzeria: str):
     path = f"/v1/commerce/stores/{pizzeria}/item-availability"
     body = {"items": [{"itemId": item_id(1), "available": False}, {"itemId": item_id(4), "available": False}]}
@@ -163,6 +164,7 @@ async def test_a_wrong_store_section_or_cursor_is_a_problem_that_says_what_there
 # --- items ----------------------------------------------------------------------------------------
 
 
+@on_both
 async def test_an_item_has_its_choices_two_levels_deep(agent: Agent, pizzeria: str):
     item = await agent.call("get_item", storeId=pizzeria, item=item_id(1))
     assert (item["name"], item["price"], item["currency"]) == ("Margherita", "8.00", "USD")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.agents.agent import Agent
 from tests.api.table import ORDER
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -16,12 +16,13 @@ from mercato.features.partners.model import PartnerKind, Surface
 from mercato.http.operations import Access
 from mercato.platform.db.audit import list_entries
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 UNKNOWN = "0190f5fe-7e3b-7ccc-8000-0000000000ff"
 
 
 @own()
+@on_both
 async def test_a_merchants_agent_sees_and_pauses_its_stores(clerk: Agent, agent: Agent, store: str):
     (found,) = (await clerk.call("list_stores"))["stores"]
     assert (found["storeId"], found["status"], found["soldOutItems"]) == (store, "online", 0)

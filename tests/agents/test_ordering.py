@@ -11,7 +11,7 @@ from tests.api.agent_keys import assistant
 from tests.api.trade import ADDRESS, CUSTOMER, Trade, trade
 from tests.catalog.documents import TEA, cafe
 from tests.console.browser import Browser
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -21,7 +21,7 @@ from mercato.features.partners.model import PartnerKind
 from mercato.platform.db.engine import Database
 from mercato.platform.telemetry.context import current_action
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 TEAS = [
     {
@@ -58,6 +58,7 @@ def order_of(sells: Trade, **members: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @own()
+@on_both
 async def test_an_agent_goes_from_find_stores_to_a_cancelled_order(
     buyer: Agent, sells: Trade, shop: MerchantServer, revision: str
 ):
@@ -267,6 +268,7 @@ async def asking(sells: Trade, meta: Any = SHOWS_URLS) -> tuple[Agent, dict[str,
     return agent, {"name": "place_order", "arguments": arguments, "_meta": meta}
 
 
+@on_both
 async def test_a_client_that_shows_urls_gets_the_address_once_as_an_elicitation(sells: Trade):
     agent, call = await asking(sells)
     assert agent.revision == MODERN

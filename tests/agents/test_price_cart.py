@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.agents.agent import REVISIONS, Agent
 from tests.carts.test_names import COKE, COKE_CAN, HOSTILE, LARGE, PIZZA, SIZE, SMALL, SOUP, id_of, menu
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
+from tests.live_stores import live_store
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import shared
 
@@ -17,7 +18,7 @@ from mercato.agents.tools import SMALL as BOUND
 from mercato_catalog import build
 from mercato_catalog.carts.names import is_listed, shown
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 PUBLISHED = [path for path in sorted(MENUS.glob("*.json")) if not path.stem.endswith("-broken")]
@@ -32,7 +33,7 @@ LARGE_PIZZA: dict[str, Any] = {
 @pytest.fixture
 async def store(mercato: Service, shop: MerchantServer, pos: Client) -> str:
     """The id of a live store that sells pizza, soup and coke."""
-    store_id: str = (await mercato.live(pos, shop.host(menu())))["storeId"]
+    store_id: str = (await live_store(mercato, pos, shop, menu(), webhook=False))["storeId"]
     return store_id
 
 
@@ -193,6 +194,7 @@ async def test_a_merchant_has_no_such_tool(clerk: Agent, store: str):
     assert "price_cart" not in [tool["name"] for tool in listed["tools"]]
 
 
+@on_both
 async def test_names_are_those_of_the_menu_that_is_served_now(
     agent: Agent, mercato: Service, shop: MerchantServer, pos: Client, store: str
 ):

@@ -5,14 +5,17 @@ import json
 import pytest
 from tests.api.test_metrics import figures
 from tests.api.trade import Trade, line, trade
+from tests.databases import mostly_sqlite
 from tests.service import MerchantServer, Service
 
 from mercato_contract.clock import new_id
 
+pytestmark = mostly_sqlite
+
 
 @pytest.fixture
 async def market(mercato: Service, shop: MerchantServer) -> Trade:
-    return await trade(mercato, shop)
+    return await trade(mercato, shop, pulls=True)
 
 
 async def test_carts_validations_and_orders_are_counted_by_result_code_and_reason(market: Trade):

@@ -13,7 +13,7 @@ from tests.api.test_database_away import BLOCKED
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.catalog.documents import cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.databases import first_on_postgresql, only_postgresql, only_sqlite
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both, only_postgresql, only_sqlite
 from tests.service import Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -26,7 +26,7 @@ from mercato_client.testing.caller import Answer
 from mercato_contract import clock
 from mercato_contract.orders import MAX_ADJUSTMENTS, AdjustmentType
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 REFUND = {"type": "refund", "amount": "1.00", "reason": "The tea was cold"}
 UNKNOWN = "0190f5fe-7e3b-7ccc-8000-0000000000ee"
@@ -150,12 +150,12 @@ async def test_the_timeline_and_the_console_show_adjustments(here: Trade, mercat
         )
     path = f"/console/orders/{placed['orderId']}"
     for client in (here.pos, here.front):
-        browser, _ = await enter_as_partner(mercato, client)
+        browser = await enter_as_partner(mercato, client)
         page = (await browser.open(path)).text
         assert "Total after adjustments" in page
         assert "4.80" in page
         assert "COLD for Ada Lovelace" in page
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     page = (await operator.open(path)).text
     assert "4.80" in page
     assert "Lovelace" not in page
@@ -265,6 +265,7 @@ async def test_an_adjustment_in_other_words_is_recorded_once(here: Trade, words:
     assert money(await read(here, placed)) == ("5.80", "4.80")
 
 
+@on_both
 async def test_of_refunds_at_the_same_time_only_those_that_the_order_covers_happen(here: Trade):
     placed = await here.placed()
     replies = await asyncio.gather(
@@ -295,6 +296,7 @@ async def test_another_merchants_order_is_not_found_and_a_storefront_adjusts_non
     assert await read(here, placed) == placed
 
 
+@on_both
 async def test_an_open_or_completed_order_can_be_adjusted_and_a_cancelled_one_not(here: Trade):
     done, gone = await here.placed(), await here.placed()
     await here.update(done, state="completed")
@@ -307,6 +309,7 @@ async def test_an_open_or_completed_order_can_be_adjusted_and_a_cancelled_one_no
     assert money(await read(here, gone)) == ("5.80", "4.80")
 
 
+@on_both
 async def test_an_order_that_its_store_has_not_answered_is_not_adjusted_yet(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):
@@ -355,6 +358,7 @@ async def test_adjustments_are_exact_in_every_currency(
 
 
 @own()
+@on_both
 async def test_erasing_the_customer_keeps_the_sums_and_drops_the_reasons(here: Trade, mercato: Service):
     placed = await here.placed()
     first = await adjust(here, placed, REFUND | {"reason": "Zqlovelace complained"}, key="k")
@@ -396,6 +400,7 @@ async def waits_for_a_lock(mercato: Service) -> None:
 
 @only_postgresql
 @own()
+@on_both
 async def test_an_adjustment_that_commits_while_its_customer_is_erased_is_kept_without_its_reason(
     here: Trade, mercato: Service
 ):

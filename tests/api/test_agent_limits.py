@@ -13,7 +13,7 @@ from tests.api.agent_keys import AGENTS, assistant, spent_today
 from tests.api.test_order_races import until_settled
 from tests.api.test_order_waiting import is_silent
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, tea, trade
-from tests.databases import first_on_postgresql
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE
 from mercato.features.orders import resubmission
 from mercato.features.partners.credentials import get_key, roll_key
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 MANY = 50
 SIX = "5.80"  # what `Trade.order` costs
@@ -80,6 +80,7 @@ async def test_orders_of_a_day_add_up_to_the_limit_of_a_day(here: Trade):
 
 
 @pytest.mark.parametrize("webhook", [True, False], ids=["webhook", "no webhook"])
+@on_both
 async def test_of_fifty_orders_at_once_exactly_those_are_placed_that_fit(
     database_url: str, tmp_path: Path, shop: MerchantServer, webhook: bool
 ):
@@ -138,6 +139,7 @@ async def test_an_order_that_its_merchant_cancels_gives_back_what_it_took_once(h
     assert await spent_today(here, agent) == {"USD": SIX}
 
 
+@on_both
 async def test_an_order_that_its_store_refuses_gives_back_what_it_took(here: Trade):
     agent = await assistant(here)
     here.shop.answers["place"] = {
@@ -267,6 +269,7 @@ async def test_a_day_begins_at_midnight_of_the_agents_time_zone(
         assert (await here.place(here.order(), front=west.client)).status == 201
 
 
+@on_both
 async def test_an_order_cancelled_on_another_day_gives_back_to_the_day_that_it_took_from(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):
@@ -284,6 +287,7 @@ async def test_an_order_cancelled_on_another_day_gives_back_to_the_day_that_it_t
 
 
 @own()
+@on_both
 async def test_an_order_of_the_storefronts_own_key_costs_no_statement_about_agents(here: Trade):
     """Neither to place nor to cancel nor to refuse it: the table needn't even be there."""
     async with here.mercato.app.db.write() as tx:

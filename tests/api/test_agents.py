@@ -11,7 +11,7 @@ from tests.api.agent_keys import AGENTS, DAY, assistant, spent_today
 from tests.api.table import GUARDED, call
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
 from tests.api.world import make_world
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -23,7 +23,7 @@ from mercato.features.partners.tables import agent_spending, agents
 from mercato.http.operations import Access
 from mercato.platform.db.audit import list_entries
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
 @pytest.fixture
@@ -63,6 +63,7 @@ async def test_an_agent_is_made_with_a_key_that_is_shown_once(front: Client):
     assert (await front.get(AGENTS)).json() == {"agents": [read], "nextCursor": None}
 
 
+@on_both
 async def test_agents_are_listed_in_pages_newest_first(front: Client):
     for number in range(3):
         assert (await front.post(AGENTS, {"name": f"Agent {number}"})).status == 201
@@ -94,6 +95,7 @@ async def test_revoking_an_agent_revokes_its_key_that_was_rolled_too(here: Trade
 
 
 @pytest.mark.parametrize("rolled", [False, True], ids=["first key", "rolled key"])
+@on_both
 async def test_revoking_the_parent_key_revokes_its_agents_alone(here: Trade, rolled: bool):
     agent = await assistant(here)
     parent_id = agent.created["parentKeyId"]
@@ -115,6 +117,7 @@ async def test_revoking_the_parent_key_revokes_its_agents_alone(here: Trade, rol
     assert [entry["state"] for entry in listed] == ["active", "revoked"]
 
 
+@on_both
 async def test_no_agent_outlives_the_revocation_of_its_parent_key_at_the_same_time(here: Trade):
     parent_id = (await assistant(here)).created["parentKeyId"]
 
@@ -257,6 +260,7 @@ async def test_an_access_token_creates_no_agents(here: Trade):
 # --- who sees that an agent placed an order -------------------------------------------------------
 
 
+@on_both
 async def test_the_timeline_names_the_agent_for_the_storefront_and_not_for_the_merchant(here: Trade):
     agent = await assistant(here)
     order_id = (await here.place(here.order(), front=agent.client)).json()["orderId"]
@@ -291,6 +295,7 @@ async def test_the_audit_trail_names_the_agent(here: Trade):
 
 
 @own()
+@on_both
 async def test_agents_are_deleted_with_their_storefront_and_their_orders_stay(here: Trade):
     agent = await assistant(here)
     placed = (await here.place(here.order(), front=agent.client)).json()

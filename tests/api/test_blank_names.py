@@ -77,7 +77,7 @@ async def test_a_partner_and_a_person_are_not_called_by_one(mercato: Service, po
     with pytest.raises(AccountError, match="can be seen"):
         async with mercato.app.db.write() as tx:
             await accounts.rename_partner(tx, made.id, name)
-    owner, _ = await enter_as_partner(mercato, client)
+    owner = await enter_as_partner(mercato, client)
     await owner.open("/console/people")
     page = await owner.post("/console/people", {"name": name, "role": "manager"})
     assert page.status == 422

@@ -6,20 +6,21 @@ from uuid import uuid4
 
 import pytest
 from tests.catalog.documents import CAKE, EXTRAS, HOT, LEMON, MILK, TEA, cafe
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
+from tests.live_stores import live_store
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 CARTS = "/v1/marketfront/carts"
 
 
 @pytest.fixture
 async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
-    return await mercato.live(pos, shop.host(cafe()))
+    return await live_store(mercato, pos, shop, cafe(), webhook=False)
 
 
 @pytest.fixture
@@ -113,6 +114,7 @@ async def test_an_unknown_store_and_a_set_that_is_not_the_stores_are_404(
         assert (reply.status, reply.json()["errorCode"]) == (404, code)
 
 
+@on_both
 async def test_a_cart_of_a_superseded_set_is_rebased_while_every_line_resolves(
     mercato: Service, pos: Client, front: Client, store: Any, shop: MerchantServer
 ):

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 from backports import zstd
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
+
+pytestmark = mostly_sqlite
 
 STORES = "/v1/commerce/stores"
 NOTIFY = "/v1/commerce/catalogset-notification"
@@ -25,8 +27,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
-    limits: dict[str, Any] = {"pull_seconds": 0.6, "pull_bytes": MiB // 2, "pull_decoded_bytes": MiB}
+def pull_seconds() -> float:
+    """All the time that a busy machine needs."""
+    return PATIENCE
+
+
+@pytest.fixture
+async def mercato(database_url: str, tmp_path: Path, pull_seconds: float) -> AsyncIterator[Service]:
+    limits: dict[str, Any] = {"pull_bytes": MiB // 2, "pull_decoded_bytes": MiB, "pull_seconds": pull_seconds}
     async with service(database_url, tmp_path / "data", **limits) as running:
         yield running
 
@@ -110,12 +118,12 @@ SERVERS: dict[str, tuple[Callable[[], Handler], str]] = {
     ),
     "an unknown coding": (lambda: packed(b"{}", "lzma"), "is not supported"),
     "a body that never ends": (lambda: endless(b" " * 65536), "more than"),
-    "1 byte at a time": (lambda: endless(b" ", pause=0.05), "within 0.6 seconds"),
-    "a hang after headers": (lambda: hang, "within 0.6 seconds"),
     "500 for ever": (lambda: answers(500), "500"),
     "a page that is not there": (lambda: answers(410), "410"),
     "a login": (lambda: answers(401), "without logging in"),
 }
+SLOW: list[Callable[[], Handler]] = [lambda: endless(b" ", pause=0.05), lambda: hang]
+"""Servers that send 1 byte at a time, or nothing after the headers."""
 
 
 def assert_said(errors: Any, words: str) -> None:
@@ -145,6 +153,19 @@ async def test_a_misbehaving_server_fails_the_run_with_a_readable_message(
     for server, words in SERVERS.values():
         async with asyncio.timeout(PATIENCE):
             await fail(mercato, pos, store, shop.host(server(), "/new.json"), words)
+
+
+@only_sqlite
+@pytest.mark.parametrize("pull_seconds", [0.6])
+async def test_a_slow_server_fails_the_run_and_the_dry_run_when_the_time_is_over(
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any
+):
+    for server in SLOW:
+        url = shop.host(server(), "/new.json")
+        async with asyncio.timeout(PATIENCE):
+            await fail(mercato, pos, store, url, "within 0.6 seconds")
+            reply = (await pos.post(VALIDATION, {"callbackUrl": url})).json()
+        assert_said(reply["errors"], "within 0.6 seconds")
 
 
 @only_sqlite

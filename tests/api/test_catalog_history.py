@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import select, update
 from standardwebhooks import Webhook
+from tests.databases import mostly_sqlite, on_both
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -20,7 +21,7 @@ from mercato.features.catalogs.tables import catalog_sets as sets
 from mercato.features.partners.model import PartnerKind
 from mercato_contract import clock
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 STORES = "/v1/commerce/stores"
 
@@ -209,6 +210,7 @@ async def test_a_run_that_ends_after_a_switch_back_switches_again(
         assert served["items"][ITEM]["name"] == document["items"][ITEM]["name"]
 
 
+@on_both
 async def test_switches_at_the_same_time_leave_one_set_and_an_unbroken_history(
     mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
@@ -224,6 +226,7 @@ async def test_switches_at_the_same_time_leave_one_set_and_an_unbroken_history(
         assert later["rolledBackFrom"] in {earlier["catalogSetId"], None}
 
 
+@on_both
 async def test_switches_of_two_processes_leave_one_set_and_never_a_half(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato_contract.catalogs import CatalogFault, PartnerWarning
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 STORES = "/v1/commerce/stores"
 NOTIFY = "/v1/commerce/catalogset-notification"

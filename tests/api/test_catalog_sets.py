@@ -11,7 +11,8 @@ from uuid import UUID, uuid4
 import brotli
 import pytest
 from backports import zstd
-from tests.databases import first_on_postgresql
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both
+from tests.live_stores import live_store
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -20,7 +21,7 @@ from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.partners.model import PartnerKind
 from mercato.http.body import best_coding
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 PATH = "/v1/marketfront/catalog-sets"
 OPEN = {"zstd": zstd.decompress, "br": brotli.decompress, "gzip": gzip.decompress, "identity": bytes}
@@ -33,7 +34,7 @@ async def storefront(mercato: Service) -> Client:
 
 @pytest.fixture
 async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
-    return await mercato.live(pos, shop.host(CATALOG))
+    return await live_store(mercato, pos, shop, CATALOG, webhook=False)
 
 
 async def read(client: Client, path: str, coding: str, **headers: str) -> Any:
@@ -124,6 +125,7 @@ async def test_a_superseded_set_stays_readable_and_an_unknown_one_is_404(
 
 
 @own()
+@on_both
 async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activated(
     mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):
@@ -160,6 +162,7 @@ def test_the_coding_is_the_one_that_the_client_prefers(accepted: str, coding: st
     assert best_coding(accepted.encode(), CODINGS) == coding
 
 
+@on_both
 async def test_a_catalog_that_many_carts_miss_at_once_is_unpacked_once(
     mercato: Service, pos: Client, shop: MerchantServer
 ):

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import ColumnElement, func, select, update
 from tests.api.trade import Time
-from tests.databases import first_on_postgresql
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -25,7 +25,7 @@ from mercato_contract import clock
 from mercato_contract.wire import parse_instant, rfc3339
 from mercato_outbound.document import PIECE
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 STORES = "/v1/commerce/stores"
 BROKEN = CATALOG | {"sections": {"s1": {"sectionId": "s1", "itemIds": [ITEM, "gone"]}}}
@@ -207,6 +207,7 @@ async def scheduled(mercato: Service, pos: Client, reply: Any) -> Any:
     )
 
 
+@on_both
 async def test_a_catalog_is_built_at_once_and_served_at_its_instant(
     mercato: Service, pos: Client, shop: MerchantServer, store: Any, time: Time
 ):
@@ -277,6 +278,7 @@ async def test_a_document_that_is_unchanged_at_its_url_is_processed_and_waits_fo
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == served["catalogSetId"]
 
 
+@on_both
 async def test_a_document_with_faults_fails_at_once_also_with_an_instant(
     mercato: Service, pos: Client, store: Any
 ):
@@ -308,6 +310,7 @@ async def test_an_instant_of_another_type_is_400_and_null_is_none(
     assert run["status"] == "succeeded"
 
 
+@on_both
 async def test_a_scheduled_switch_can_be_cancelled(mercato: Service, pos: Client, store: Any, time: Time):
     reply = await put(pos, store, renamed("Later"), f"?activateAt={soon(hours=1)}")
     run = await scheduled(mercato, pos, reply)
@@ -382,6 +385,7 @@ async def test_scheduled_switches_survive_a_restart_and_go_in_the_order_of_their
         assert now["catalogSetId"] == runs[1]["catalogSetId"]
 
 
+@on_both
 async def test_a_switch_waits_while_the_services_clock_is_before_its_instant(
     mercato: Service, pos: Client, store: Any, time: Time
 ):

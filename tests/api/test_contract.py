@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import shared
 
 from mercato.asgi import document
 from mercato_client.testing.caller import Answer
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
 @pytest.fixture
@@ -116,6 +116,7 @@ async def test_a_refusal_is_replayed_in_the_form_it_first_had(here: Trade):
     assert again.headers["X-Request-Id"] != first.headers["X-Request-Id"]
 
 
+@on_both
 async def test_a_refusal_in_markdown_is_replayed_in_markdown_at_any_address_of_the_service(here: Trade):
     here.shop.answers["place"] = {
         "accepted": False,
@@ -129,6 +130,7 @@ async def test_a_refusal_in_markdown_is_replayed_in_markdown_at_any_address_of_t
     assert again.headers["Content-Type"] == first.headers["Content-Type"]
 
 
+@on_both
 async def test_orders_are_listed_by_store_and_state_page_by_page_newest_first(here: Trade):
     placed = [(await here.placed())["orderId"] for _ in range(3)]
     await here.update({"orderId": placed[0]}, state="cancelled", cancelReason="Closed")
@@ -150,6 +152,7 @@ async def test_orders_are_listed_by_store_and_state_page_by_page_newest_first(he
         assert (reply.status, pointers(reply)) == (422, {None: "VALIDATION_FAILED"}), bad
 
 
+@on_both
 async def test_an_order_that_is_closed_says_why_and_keeps_its_status(here: Trade):
     placed = await here.placed()
     assert (
@@ -207,6 +210,7 @@ async def test_every_fault_of_a_pause_is_listed(here: Trade):
     assert reply.json() == {"status": "online", "pauseReason": None, "resumeAt": None}
 
 
+@on_both
 async def test_a_new_carts_missing_members_are_reported_with_pointers(here: Trade):
     reply = await here.front.post("/v1/marketfront/carts/add", {"item": tea()})
     assert (reply.status, reply.json()["errorCode"]) == (400, "MISSING_STORE_ID")

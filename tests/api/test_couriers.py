@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -15,7 +15,7 @@ from mercato.features.orders.privacy import erase_all
 from mercato.features.upkeep import Upkeep
 from mercato_contract import clock
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 COURIER = {"name": "Sam Zqcourier", "phone": "+15550177", "trackingUrl": "https://track.example.com/zq1"}
 AT = "2099-01-31T18:30:00.000Z"
@@ -30,6 +30,7 @@ def brought(order: Any) -> tuple[Any, Any]:
     return order["courier"], order["estimatedDeliveryAt"]
 
 
+@on_both
 async def test_both_sides_and_the_event_say_who_brings_the_order_and_when(here: Trade):
     placed = await here.placed()
     assert brought(placed) == (None, None)
@@ -51,6 +52,7 @@ async def test_both_sides_and_the_event_say_who_brings_the_order_and_when(here: 
     assert details == [{"estimatedDeliveryAt": AT, "courier": "assigned"}, {"courier": "assigned"}]
 
 
+@on_both
 async def test_the_same_courier_again_changes_nothing_also_once_the_order_is_closed(here: Trade):
     placed = await here.placed()
     change = {"state": "completed", "courier": COURIER, "estimatedDeliveryAt": AT}
@@ -84,12 +86,13 @@ async def test_a_courier_that_says_nothing_or_something_wrong_is_refused(
 
 
 @own()
+@on_both
 async def test_operators_see_no_courier_and_it_is_erased_with_the_customer(here: Trade, mercato: Service):
     placed = await here.placed()
     await here.update(placed, courier=COURIER)
     path = f"/console/orders/{placed['orderId']}"
-    partner, _ = await enter_as_partner(mercato, here.pos)
-    operator, _ = await enter_as_operator(mercato)
+    partner = await enter_as_partner(mercato, here.pos)
+    operator = await enter_as_operator(mercato)
     assert "Zqcourier" in (await partner.open(path)).text
     assert "zq" not in (await operator.open(path)).text.lower()
     deliveries = "/v1/marketfront/webhook-deliveries?status=pending"

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from tests.api.responses import responses_of
 from tests.api.table import body_for, headers_for, takes_store, target
 from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
+from tests.logs import log_plainly
 from tests.service import Client, MerchantServer, Service, service
 
 from mercato.asgi import document, operations
@@ -51,7 +51,7 @@ def _short_log() -> Iterator[None]:
     # A bug's traceback for people takes a second to write, and this test makes one for each operation.
     configure_logs(level="critical", form="json")
     yield
-    structlog.reset_defaults()
+    log_plainly()
 
 
 class Declared:

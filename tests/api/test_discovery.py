@@ -7,11 +7,14 @@ from unittest.mock import patch
 from uuid import uuid4
 
 import pytest
-from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
+from tests.databases import mostly_sqlite, on_both
+from tests.service import CATALOG, ITEM, SECTION, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
 from mercato.features.discovery.service import LARGE
 from mercato.features.partners.model import PartnerKind
+
+pytestmark = mostly_sqlite
 
 DISCOVER = "/v1/marketfront/stores/discover"
 
@@ -83,6 +86,7 @@ async def test_by_place_the_nearest_comes_first_with_its_distance(shops: Shops, 
     assert (found["totalCount"], found["hasMore"]) == (2, False)
 
 
+@on_both
 async def test_a_found_store_is_the_store_that_get_store_answers(shops: Shops, storefront: Client):
     # Its zone is named: one that is looked up comes later.
     about = {"description": "Good", "phone": "1", "minimumOrderAmount": "5", "timezone": "Europe/Paris"}
@@ -104,6 +108,7 @@ async def test_by_words_over_names_description_categories_sections_and_items(
         assert await names(storefront, query=query) == [], query
 
 
+@on_both
 async def test_by_fulfilment_category_and_whether_open_now(shops: Shops, storefront: Client):
     await shops.open("A", categories=["Pizza"])
     await shops.open("B", categories=["Sushi bar"], deliveryAllowed=False)
@@ -141,7 +146,7 @@ async def test_a_new_catalogs_hours_count_from_the_switch_on(
 ):
     store = await shops.open("A")
     assert await names(storefront, openNow=True) == ["A"]
-    never = CATALOG | {"catalogs": {"c": {"sectionIds": ["s1"], "availability": []}}}
+    never = CATALOG | {"catalogs": {"c": {"sectionIds": [SECTION], "availability": []}}}
     await mercato.run(shops.pos, store["storeId"], shop.host(never, "/new.json"))
     assert await names(storefront, openNow=True) == []
     assert (await discover(storefront))["stores"][0]["isOpen"] is False
@@ -156,6 +161,7 @@ async def test_a_failed_run_changes_nothing_of_what_is_found(
     assert await names(storefront, query="soup") == ["A"]
 
 
+@on_both
 async def test_an_update_is_found_at_once(shops: Shops, storefront: Client):
     store = await shops.open("Before", description="Old words")
     await shops.change(store, name="After", description=None, categories=["Bakery"])
@@ -168,6 +174,7 @@ async def test_an_update_is_found_at_once(shops: Shops, storefront: Client):
     assert await names(storefront, openNow=True) == ["After"]
 
 
+@on_both
 async def test_a_found_store_lists_its_sold_out_items(shops: Shops, storefront: Client):
     store = await shops.open("A")
     items = [{"itemId": ITEM, "available": False}]
@@ -198,6 +205,7 @@ MANHATTAN = {"lat": 40.7506, "lng": -73.9972}
 BEVERLY_HILLS = {"lat": 34.0901, "lng": -118.4065}
 
 
+@on_both
 async def test_a_new_address_is_looked_up_and_its_time_zone_with_it(shops: Shops, storefront: Client):
     store = await shops.open("A", address={"postalCode": "10001", "country": "US"})
     await placed(storefront, MANHATTAN, ["A"])
@@ -215,6 +223,7 @@ async def test_a_store_whose_new_address_is_unknown_has_no_location(shops: Shops
     assert await names(storefront, query="a") == ["A"]
 
 
+@on_both
 async def test_the_same_address_again_keeps_its_place(shops: Shops, storefront: Client):
     address = {"street": "1 Main St", "city": "Town", "country": "ZZ"}
     store = await shops.open("A", address=address | {"coordinates": MANHATTAN})
@@ -222,6 +231,7 @@ async def test_the_same_address_again_keeps_its_place(shops: Shops, storefront: 
     assert await names(storefront, location=MANHATTAN) == ["A"]
 
 
+@on_both
 async def test_a_time_zone_that_was_named_stays_when_the_store_moves(shops: Shops, storefront: Client):
     store = await shops.open("A", timezone="Europe/Berlin", address={"postalCode": "10001", "country": "US"})
     await placed(storefront, MANHATTAN, ["A"])
@@ -263,6 +273,7 @@ BAD: dict[str, tuple[Any, int, list[str]]] = {
 }
 
 
+@on_both
 async def test_what_cannot_be_searched_for_is_refused_with_pointers(mercato: Service, storefront: Client):
     for name, (body, status, pointers) in BAD.items():
         reply = await storefront.post(DISCOVER, body)
@@ -285,6 +296,7 @@ async def test_discovery_has_its_own_window_of_60_a_minute(database_url: str, tm
         assert reply.headers["Cache-Control"] == "no-store"
 
 
+@on_both
 async def test_concurrent_changes_leave_consistent_entries(
     shops: Shops, storefront: Client, mercato: Service, shop: MerchantServer
 ):
@@ -303,6 +315,7 @@ async def test_concurrent_changes_leave_consistent_entries(
 
 
 @pytest.mark.parametrize("large", [0, LARGE])
+@on_both
 async def test_a_found_store_lists_the_items_that_are_sold_out_now(
     mercato: Service, shop: MerchantServer, storefront: Client, large: int
 ):

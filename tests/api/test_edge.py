@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE
 from mercato.features.partners.model import PartnerKind
 from mercato.http.head import Head
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 STORES = "/v1/commerce/stores"
 JSON = {"Content-Type": "application/json"}
@@ -70,6 +70,7 @@ async def test_every_response_carries_a_request_id_and_echoes_a_valid_one(mercat
     assert "X-Request-Id" in (await mercato.anonymous().get("/healthz")).headers
 
 
+@on_both
 async def test_the_trace_of_a_problem_is_the_callers(pos: Client):
     trace = "0af7651916cd43dd8448eb211c80319c"
     reply = await pos.get(f"{STORES}/{uuid4()}", headers={"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
@@ -196,6 +197,7 @@ async def test_another_media_type_or_coding_is_415(pos: Client, headers: dict[st
     assert reply.headers.get("Accept-Encoding") == accepted
 
 
+@on_both
 async def test_operations_without_a_body_accept_any_body(mercato: Service, pos: Client, shop: MerchantServer):
     status = await mercato.onboard(pos, shop.host(CATALOG))
     path = f"/v1/commerce/onboarding/stores/{status['onboardingId']}/activate"
@@ -282,6 +284,7 @@ async def test_a_page_that_repeats_the_host_of_a_request_is_not_cached(mercato: 
             assert reply.headers["Cache-Control"] == "no-store", path
 
 
+@on_both
 async def test_pages_are_cached_once_the_public_url_is_set(database_url: str, tmp_path: Path):
     public = "https://api.example.com/base"
     async with service(database_url, tmp_path / "data", public_url=public) as mercato:

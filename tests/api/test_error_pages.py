@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from importlib import resources
@@ -217,9 +218,11 @@ async def provoked(code: str, here: Trade, desk: Path, **more: str) -> list[str]
     }
     assert set(PAGES[code].placeholders) <= (names | more).keys()
     text = PAGES[code].example.replace("9100", str(free_port()))
+    # `python3` on the path may be a script that looks for one, which takes longer than Python's own start.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     shell = await asyncio.create_subprocess_exec(
         "bash", "-eu", "-o", "pipefail", "-c", text,
-        cwd=desk, env={"PATH": os.environ["PATH"]} | names | more, start_new_session=True,
+        cwd=desk, env={"PATH": path} | names | more, start_new_session=True,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

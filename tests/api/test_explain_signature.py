@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from standardwebhooks import Webhook
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.sharing import shared
 
@@ -16,7 +16,7 @@ from mercato.features.partners.model import PartnerKind
 from mercato_client.testing.caller import Answer
 from mercato_contract.signing import webhook_headers
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 PATH = "/v1/webhooks/explain"
 STRANGE = "whsec_" + base64.b64encode(b"s" * 32).decode()

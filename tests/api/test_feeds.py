@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 from tests.api.trade import CUSTOMER, Time, Trade, trade
 from tests.catalog.documents import cafe
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 
@@ -26,7 +26,7 @@ from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks.model import OPERATOR_TYPES
 from mercato_contract import clock
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 COMMERCE = "/v1/commerce/events"
 MARKETFRONT = "/v1/marketfront/events"
@@ -94,6 +94,7 @@ async def test_next_cursor_is_always_given_and_leads_on(here: Trade):
     assert (rest["events"], rest["hasMore"]) == (found[2:], False)
 
 
+@on_both
 async def test_filters_choose_types_and_stores(here: Trade):
     order = await here.placed()
     await here.update(order, status="confirmed")
@@ -165,6 +166,7 @@ async def test_a_waiting_reader_gets_an_empty_page_in_the_end(here: Trade):
 
 
 @own()
+@on_both
 async def test_more_than_sixteen_readers_of_a_partner_are_answered_at_once(here: Trade, mercato: Service):
     other = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
     waiters = mercato.app.feeds.waiters
@@ -241,6 +243,7 @@ def upkeep(mercato: Service, time: Time) -> Upkeep:
 
 
 @own()
+@on_both
 async def test_an_erased_customers_events_stay_without_the_customer(here: Trade):
     delivery = {
         "mode": "DELIVERY_BY_MERCHANT",
@@ -266,6 +269,7 @@ async def test_an_erased_customers_events_stay_without_the_customer(here: Trade)
 
 
 @own()
+@on_both
 async def test_a_deleted_partners_events_are_deleted(here: Trade, mercato: Service):
     made, other = await mercato.partner(PartnerKind.MARKETFRONT)
     order = (await here.place(here.order(), front=other)).json()
@@ -355,6 +359,7 @@ async def test_a_change_that_storefronts_dont_see_is_none(here: Trade):
     assert [change["kinds"] for change in changes] == [["status"]]
 
 
+@on_both
 async def test_what_is_sent_again_is_no_change_of_a_store(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):
@@ -469,6 +474,7 @@ async def test_a_reader_that_starts_at_nothing_gets_all_kinds_on_every_page(here
     assert [one["kinds"] for one in changes] == [["profile", "status", "catalog", "items"]] * 2
 
 
+@on_both
 async def test_a_reader_that_starts_at_nothing_reads_past_stores_that_are_long_gone(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):

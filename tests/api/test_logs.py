@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 from msgspec.structs import replace
+from tests.databases import mostly_sqlite
+from tests.logs import log_plainly
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 
 from mercato.features.stores import queries
 from mercato.features.stores.model import Onboarding
 from mercato.platform.db.engine import Write
 from mercato.platform.telemetry import configure_logs
+
+pytestmark = mostly_sqlite
 
 ONBOARDING = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -27,7 +30,7 @@ def _everything_is_logged(request: pytest.FixtureRequest, caplog: pytest.LogCapt
     caplog.set_level(logging.WARNING)
     configure_logs(level="debug", form=request.param)
     yield
-    structlog.reset_defaults()
+    log_plainly()
 
 
 BROKEN = CATALOG | {"sections": {"s1": {"sectionId": "s1", "itemIds": ["gone"]}}}

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from tests.api.agent_keys import AGENTS, assistant
 from tests.api.trade import MERCHANT, Trade, trade
-from tests.databases import only_postgresql
+from tests.databases import mostly_sqlite, on_both, only_postgresql
 from tests.service import CATALOG, MerchantServer, Service
 from tests.sharing import shared
 from tests.waiting import PATIENCE
@@ -18,7 +18,7 @@ from mercato.features.partners import accounts
 from mercato.platform.db.engine import Database
 from mercato_client.testing.caller import Answer
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 ORDERS = f"{MERCHANT}/status"
 STORES = "/v1/commerce/stores"
@@ -46,6 +46,7 @@ def told(result: Any) -> Any:
     return order["status"], order["state"]
 
 
+@on_both
 async def test_each_update_has_its_result_and_a_refusal_stops_no_other(
     here: Trade, mercato: Service, shop: MerchantServer
 ):
@@ -81,6 +82,7 @@ async def test_each_update_has_its_result_and_a_refusal_stops_no_other(
     assert (order["status"], order["estimatedReadyAt"]) == ("ready", "2099-01-31T18:30:00.000Z")
 
 
+@on_both
 async def test_updates_of_one_order_are_applied_one_after_the_other(here: Trade, shop: MerchantServer):
     one, two = [(await here.placed())["orderId"] for _ in range(2)]
     results = await send(
@@ -137,6 +139,7 @@ async def test_a_storefronts_key_updates_nothing(here: Trade):
     assert (await here.front.post(f"{STORES}/status", {"updates": []})).status == 403
 
 
+@on_both
 async def test_many_stores_are_paused_and_resumed_in_one_request(
     here: Trade, mercato: Service, shop: MerchantServer
 ):
@@ -172,6 +175,7 @@ async def test_many_stores_are_paused_and_resumed_in_one_request(
 
 
 @only_postgresql
+@on_both
 async def test_requests_for_the_same_orders_in_other_orders_do_not_deadlock(here: Trade, database_kind: str):
     ids = [(await here.placed())["orderId"] for _ in range(10)]
 
@@ -216,6 +220,7 @@ async def test_pauses_of_stores_take_as_long_however_many_items_are_sold_out(
 
 
 @only_postgresql
+@on_both
 async def test_cancelled_orders_of_two_agents_give_back_in_one_order_of_locks(
     here: Trade, database_kind: str
 ):
@@ -244,6 +249,7 @@ async def test_cancelled_orders_of_two_agents_give_back_in_one_order_of_locks(
 
 
 @only_postgresql
+@on_both
 async def test_a_storefront_is_deleted_while_its_agents_orders_are_cancelled_without_a_deadlock(
     mercato: Service, shop: MerchantServer, database_kind: str
 ):

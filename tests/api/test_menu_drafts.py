@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import func, select
 from tests.api.trade import Time
+from tests.databases import mostly_sqlite, on_both
 from tests.service import CATALOG, Client, MerchantServer, Service, service
 
 from mercato.features.catalogs import uploads
@@ -20,6 +21,8 @@ from mercato.features.partners.model import Caller, Limits, Surface
 from mercato.features.stores.model import StoreNotFound
 from mercato.features.upkeep import Upkeep
 from mercato_contract.wire import as_json
+
+pytestmark = mostly_sqlite
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 MENU = as_json(CATALOG | {"currency": "EUR"})
@@ -78,6 +81,7 @@ async def test_a_menu_that_was_kept_is_published_once(
     assert len(runs["runs"]) == 1
 
 
+@on_both
 async def test_nobody_else_publishes_a_menu_or_publishes_it_to_their_store(
     mercato: Service, shop: MerchantServer, partner: tuple[Caller, Client]
 ):

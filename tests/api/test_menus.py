@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
 
@@ -16,6 +16,7 @@ MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] /
 
 pytestmark = [
     shared,
+    mostly_sqlite,
     pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS"),
 ]
 

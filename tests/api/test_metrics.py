@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.forks import start
 from tests.processes.test_serve import environment
 from tests.service import CATALOG, Client, MerchantServer, Service
@@ -18,6 +18,8 @@ from mercato.features.metrics import CommerceMetrics
 from mercato.platform.jobs import maintenance
 from mercato.platform.telemetry.exposition import serve_metrics
 from mercato.platform.telemetry.metrics import QueueDepth
+
+pytestmark = mostly_sqlite
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
 
@@ -87,6 +89,7 @@ async def test_requests_runs_jobs_deliveries_and_caches_are_counted(
     assert now["mercato_database_up"] == {(): 1}
 
 
+@on_both
 async def test_the_queue_is_counted_by_kind_and_queried_once_in_five_seconds(db: Any):
     asked = []
 

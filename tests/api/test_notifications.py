@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import insert, select
 from tests.api.trade import VALIDATE, Trade, trade
+from tests.databases import mostly_sqlite, on_both
 from tests.partners.test_commands import Shell, fresh, shell
 from tests.service import MerchantServer, Service
 
@@ -21,6 +22,8 @@ from mercato_contract import clock
 from mercato_contract.events import EndpointDisabledData, PartnerFailingData
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.webhooks import WebhookEndpointRequest
+
+pytestmark = mostly_sqlite
 
 __all__ = ["fresh", "shell"]
 
@@ -71,6 +74,7 @@ async def fail(deal: Trade) -> UUID:
     return owner
 
 
+@on_both
 async def test_operators_are_told_once_of_a_partner_that_fails_until_it_recovers(
     mercato: Service, shop: MerchantServer
 ):
@@ -96,6 +100,7 @@ async def test_operators_are_told_once_of_a_partner_that_fails_until_it_recovers
     assert await told_of_failing(mercato) == ["partner.failing"] * 2, "again after it was well"
 
 
+@on_both
 async def test_a_thousand_partners_that_fail_at_once_are_told_in_batches_the_worst_first(mercato: Service):
     await register(mercato, "http://127.0.0.1:9/ops", "partner.failing")
     ids = [clock.new_id() for _ in range(150)]
@@ -153,6 +158,7 @@ async def test_only_operators_endpoints_can_ask_for_operators_events(mercato: Se
         assert shop.base + "/ops" not in {endpoint["url"] for endpoint in listed}
 
 
+@on_both
 def test_an_operator_adds_lists_tests_and_removes_an_endpoint_by_command(shell: Shell, database_url: str):
     made = shell.json("notification", "add", "https://ops.example/mercato", "--type", "partner.failing")
     assert made["secret"].startswith("whsec_")

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 import pytest
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import loop_timeout
@@ -21,7 +21,7 @@ from mercato.features.partners.model import PartnerKind, Surface, new_key
 from mercato_client.testing.caller import Answer
 from mercato_contract.clock import new_id
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 PATH = "/v1/oauth/token"
 GUARDED = "/v1/marketfront/webhook-deliveries"
@@ -219,6 +219,7 @@ async def revoke(app: Service, key: NewKey) -> None:
         assert await credentials.revoke_key(tx, await credentials.get_key(tx, key.text))
 
 
+@on_both
 async def test_a_token_is_refused_at_once_in_the_process_that_revokes_its_key(mercato: Service, key: NewKey):
     token = await token_of(mercato, key)
     assert (await use(mercato, token)).status == 200

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func, select
 from tests.api.trade import ORDERS, VALIDATE, Trade, trade
+from tests.databases import mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE, loop_timeout
 
@@ -19,6 +20,8 @@ from mercato.features.partners.tables import api_keys, partners
 from mercato.features.stores.tables import stores
 from mercato.platform.db.tables import jobs, metadata
 from mercato_contract import clock
+
+pytestmark = mostly_sqlite
 
 DISCOVER = "/v1/marketfront/stores/discover"
 STORES = "/v1/commerce/stores"
@@ -77,6 +80,7 @@ async def test_every_request_of_a_suspended_partner_is_refused(here: Trade):
     assert paused.status == 403
 
 
+@on_both
 async def test_an_access_token_of_a_suspended_storefront_opens_nothing_and_none_is_issued(here: Trade):
     me = await storefront(here)
     async with here.mercato.app.db.read() as tx:
@@ -130,6 +134,7 @@ async def test_a_store_that_changes_while_its_partner_is_suspended_stays_hidden(
     assert await found(here.front) == 0
 
 
+@on_both
 async def test_open_orders_and_deliveries_of_a_suspended_partner_go_on(here: Trade):
     order = await here.placed()
     await offboarding.suspend(here.mercato.app.db, await owner(here), now=clock.now)
@@ -137,6 +142,7 @@ async def test_open_orders_and_deliveries_of_a_suspended_partner_go_on(here: Tra
     assert (shown.status, shown.json()["state"]) == (200, "open")
 
 
+@on_both
 async def test_deletion_is_refused_while_an_order_is_open_on_either_side(here: Trade):
     await here.placed()
     db = here.mercato.app.db
@@ -185,6 +191,7 @@ async def test_the_name_of_a_deleted_partner_is_free_again(here: Trade):
     await here.mercato.partner(name=name)
 
 
+@on_both
 async def test_a_catalog_that_is_pulled_while_its_partner_is_deleted_is_discarded(
     mercato: Service, shop: MerchantServer
 ):

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from aiohttp import web
 from sqlalchemy import update
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE
 from mercato.features.catalogs.tables import catalog_runs
 from mercato_contract import clock
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 PATH = "/v1/commerce/onboarding/stores"
 
@@ -77,6 +77,7 @@ async def test_a_second_register_of_a_live_store_answers_409_and_where_it_is(
     assert (await pos.post(PATH, request(shop.host(CATALOG)))).status == 409
 
 
+@on_both
 async def test_of_concurrent_registers_of_one_store_exactly_one_wins(pos: Client, shop: MerchantServer):
     url = shop.host(CATALOG)
     replies = await asyncio.gather(*(pos.post(PATH, request(url)) for _ in range(8)))
@@ -96,6 +97,7 @@ async def test_after_a_failure_or_a_cancel_register_starts_a_new_onboarding(
     assert third["onboardingId"] not in {failed["onboardingId"], second["onboardingId"]}
 
 
+@on_both
 async def test_a_cancelled_onboarding_answers_404_and_its_pull_is_discarded(
     mercato: Service, pos: Client, shop: MerchantServer
 ):
@@ -158,6 +160,7 @@ async def test_activate_before_ready_is_refused_and_names_the_state(
     assert "storeId" not in reply.json()
 
 
+@on_both
 async def test_concurrent_activates_create_one_store(mercato: Service, pos: Client, shop: MerchantServer):
     status = await mercato.onboard(pos, shop.host(CATALOG))
     path = f"{PATH}/{status['onboardingId']}/activate"
@@ -201,6 +204,7 @@ async def test_an_invalid_registration_is_refused_with_pointers(
     assert all(fault["pointer"].startswith(f"/{member}") for fault in reply.json()["errors"])
 
 
+@on_both
 async def test_onboardings_are_listed_newest_first_in_pages(pos: Client, shop: MerchantServer):
     for number in range(3):
         await pos.post(PATH, request(shop.host(CATALOG), f"store-{number}"))
@@ -252,6 +256,7 @@ async def test_a_time_zone_or_uri_that_only_looks_like_one_is_422(pos: Client, m
     assert (reply.status, [fault["pointer"] for fault in reply.json()["errors"]]) == (422, [f"/{member}"])
 
 
+@on_both
 async def test_a_retry_and_a_register_that_take_a_free_name_at_once_leave_one_that_holds_it(
     mercato: Service, pos: Client, shop: MerchantServer
 ):
@@ -269,6 +274,7 @@ async def test_a_retry_and_a_register_that_take_a_free_name_at_once_leave_one_th
 
 
 @own()
+@on_both
 async def test_a_retry_counts_even_if_the_clock_of_the_failed_run_was_ahead(
     mercato: Service, pos: Client, shop: MerchantServer
 ):
@@ -298,6 +304,7 @@ async def test_activating_an_active_onboarding_is_an_error_that_names_its_store(
     assert (await pos.get(f"/v1/commerce/stores/{first['storeId']}")).json()["status"] == "paused"
 
 
+@on_both
 async def test_a_page_of_onboardings_with_many_faults_ends_early_and_leads_on(
     mercato: Service, pos: Client, shop: MerchantServer
 ):

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from tests.api.test_metrics import figures
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
+from tests.databases import mostly_sqlite, on_both
 from tests.partners.test_commands import Shell, shell
 from tests.service import MerchantServer, Service
 from tests.waiting import PATIENCE
@@ -19,6 +20,8 @@ from mercato.features import offboarding
 from mercato.features.partners import accounts
 from mercato.platform.telemetry import configure_logs
 from mercato_contract import clock
+
+pytestmark = mostly_sqlite
 
 __all__ = ["shell"]
 
@@ -77,6 +80,7 @@ async def orders_of(operator: Operator, *filters: str) -> list[str]:
     return [one["orderId"] for one in (await operator.json("order", "list", *filters))["orders"]]
 
 
+@on_both
 async def test_orders_are_listed_newest_first_by_state_partner_store_and_time(
     here: Trade, operator: Operator
 ):
@@ -104,6 +108,7 @@ async def test_orders_are_listed_newest_first_by_state_partner_store_and_time(
     assert f"mercato order list --before {second}" in operator.err
 
 
+@on_both
 async def test_a_list_fits_80_columns_and_its_short_ids_are_accepted(here: Trade, operator: Operator):
     order = await here.placed()
     await here.placed()
@@ -154,6 +159,7 @@ async def test_an_adjusted_order_is_shown_with_its_new_total_and_without_its_cus
     assert "Lovelace" not in text + json.dumps(shown)
 
 
+@on_both
 async def test_an_order_that_is_cancelled_by_an_operator_is_cancelled_for_both_sides(
     here: Trade, operator: Operator
 ):
@@ -210,6 +216,7 @@ async def test_a_completed_order_cannot_be_cancelled(here: Trade, operator: Oper
     assert "The order is completed" in operator.err
 
 
+@on_both
 async def test_a_cancelled_order_is_not_sent_to_a_store_that_has_not_answered(
     here: Trade, operator: Operator
 ):
@@ -229,6 +236,7 @@ async def test_a_cancelled_order_is_not_sent_to_a_store_that_has_not_answered(
     assert told["orderId"] == found[0]
 
 
+@on_both
 async def test_a_store_that_an_operator_pauses_takes_no_orders_until_it_is_resumed(
     here: Trade, operator: Operator
 ):
@@ -250,6 +258,7 @@ async def test_a_store_that_an_operator_pauses_takes_no_orders_until_it_is_resum
     assert actions >= {"store pause", "store resume"}
 
 
+@on_both
 async def test_a_store_is_listed_and_shown_even_if_its_partner_is_suspended(here: Trade, operator: Operator):
     store_id = here.store["storeId"]
     listed = (await operator.json("store", "list", "--since", "1h"))["stores"][0]
@@ -269,6 +278,7 @@ async def test_a_store_is_listed_and_shown_even_if_its_partner_is_suspended(here
     assert (await here.pos.get(f"{STORES}/{store_id}/status")).json()["status"] == "paused"
 
 
+@on_both
 async def test_a_store_whose_last_calls_failed_is_listed_and_shown_so(here: Trade, operator: Operator):
     store_id = here.store["storeId"]
     assert (await operator.json("store", "list", "--in-trouble"))["stores"] == []
@@ -290,6 +300,7 @@ async def _broken(_request: web.Request, _body: bytes) -> web.Response:
     return web.Response(status=500)
 
 
+@on_both
 async def test_a_store_that_nobody_is_called_for_is_listed_and_shown_so(here: Trade, operator: Operator):
     store_id = here.store["storeId"]
     assert (await operator.json("store", "list"))["stores"][0]["warnings"] == []
@@ -303,6 +314,7 @@ async def test_a_store_that_nobody_is_called_for_is_listed_and_shown_so(here: Tr
     assert "The store accepted" not in shown
 
 
+@on_both
 async def test_refused_requests_of_all_partners_are_listed_by_code_partner_store_and_time(
     here: Trade, operator: Operator
 ):

@@ -6,12 +6,13 @@ from uuid import uuid4
 
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, line, trade
+from tests.databases import mostly_sqlite, on_both
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
 @pytest.fixture
@@ -88,6 +89,7 @@ async def test_the_merchant_that_owns_the_store_reads_what_a_storefront_placed_a
     assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 1
 
 
+@on_both
 async def test_two_storefronts_share_neither_orders_nor_keys_nor_tokens(
     here: Trade, strangers: tuple[Client, Client]
 ):

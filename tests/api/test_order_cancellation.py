@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import select
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -27,7 +28,7 @@ from mercato.platform.jobs import Job
 from mercato_client.testing.caller import Answer
 from mercato_contract import clock
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 CHANGED_MIND = {"reason": "CHANGED_MIND", "message": "Ada ordered twice"}
 
@@ -122,6 +123,7 @@ async def test_a_store_that_refuses_keeps_the_order_open_and_says_why(
     assert len(ids) == 2
 
 
+@on_both
 async def test_a_store_without_a_webhook_is_not_asked_and_pending_orders_are_cancelled(
     mercato: Service, shop: MerchantServer
 ):
@@ -181,6 +183,7 @@ async def test_a_cancellation_in_other_words_gets_the_first_answer(trading: Trad
     assert (first.status, again.status, again.body) == (200, 200, first.body)
 
 
+@on_both
 async def test_the_merchants_completion_while_the_store_is_asked_wins(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
 
@@ -194,6 +197,7 @@ async def test_the_merchants_completion_while_the_store_is_asked_wins(trading: T
     assert (now["state"], now["cancellation"]["status"]) == ("completed", "refused")
 
 
+@on_both
 async def test_two_cancellations_at_once_are_one_for_the_store(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
     asked, go = asyncio.Event(), asyncio.Event()
@@ -217,6 +221,7 @@ async def test_two_cancellations_at_once_are_one_for_the_store(trading: Trade, s
     assert len({body for _, body in calls}) == 1
 
 
+@on_both
 async def test_a_key_whose_cancellation_ended_meanwhile_joins_the_newer_one(
     trading: Trade, shop: MerchantServer
 ):
@@ -332,6 +337,7 @@ async def test_a_cancellation_is_given_up_only_after_the_store_was_asked_a_last_
         assert (ended["state"], ended["cancellation"]["status"]) == ("cancelled", "accepted")
 
 
+@on_both
 async def test_after_an_outage_a_store_that_fails_once_more_is_asked_again_before_the_order_goes_on(
     database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
@@ -358,6 +364,7 @@ async def test_after_an_outage_a_store_that_fails_once_more_is_asked_again_befor
         assert attempts == 2
 
 
+@on_both
 async def test_before_the_store_has_answered_the_order_is_cancelled_at_once_and_the_store_is_told(
     database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
@@ -374,6 +381,7 @@ async def test_before_the_store_has_answered_the_order_is_cancelled_at_once_and_
         refused(await trading.place(trading.order(), key="p-1"), "ORDER_CLOSED")
 
 
+@on_both
 async def test_each_change_of_a_cancellation_is_in_the_events_and_in_the_timeline(
     database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
@@ -395,6 +403,7 @@ async def test_each_change_of_a_cancellation_is_in_the_events_and_in_the_timelin
 
 
 @own()
+@on_both
 async def test_an_erased_customers_cancellation_has_no_message_any_more(trading: Trade, shop: MerchantServer):
     order = await trading.placed()
     shop.answers["cancel"] = {"accepted": True}
@@ -407,6 +416,7 @@ async def test_an_erased_customers_cancellation_has_no_message_any_more(trading:
     assert (await read(trading, order))["cancellation"]["message"] is None
 
 
+@on_both
 async def test_an_order_that_is_closed_otherwise_while_the_store_is_silent_ends_its_cancellation(
     database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
@@ -456,6 +466,7 @@ async def test_a_job_of_an_earlier_cancellation_does_not_end_a_newer_one(
         assert (await read(trading, order))["cancellation"]["status"] == "requested"
 
 
+@on_both
 async def test_a_repeat_that_finds_the_order_closed_ends_its_cancellation_and_the_log_of_the_call(
     database_url: str, tmp_path: Path, shop: MerchantServer, time: Time, monkeypatch: pytest.MonkeyPatch
 ):
@@ -500,6 +511,7 @@ async def test_an_attempt_that_fails_after_the_order_was_closed_does_not_count_a
 
 
 @own()
+@on_both
 async def test_a_message_that_comes_after_the_customer_was_erased_is_neither_kept_nor_sent(
     trading: Trade, shop: MerchantServer
 ):

@@ -9,7 +9,7 @@ from sqlalchemy import update
 from tests.api.test_feeds import COMMERCE, MARKETFRONT, follow
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.catalog.documents import cafe
-from tests.databases import first_on_postgresql
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -20,7 +20,7 @@ from mercato.platform.db.tables import jobs
 from mercato_client.testing.caller import Answer
 from mercato_contract import clock
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 STORES = "/v1/commerce/stores"
 
@@ -115,6 +115,7 @@ async def test_a_handling_that_cannot_be_is_refused_where_it_stands(
     assert reply.json()["errors"][0]["pointer"] == pointer
 
 
+@on_both
 async def test_a_store_that_wants_its_webhook_keeps_its_url(mercato: Service, shop: MerchantServer):
     trading = await trade(mercato, shop)
     await handled(trading, orderHandling="webhook")
@@ -141,6 +142,7 @@ async def test_a_store_that_is_not_asked_is_never_called_though_it_has_a_webhook
 
 
 @own()
+@on_both
 async def test_an_order_waits_for_a_person_who_accepts_it_by_its_status(manual: Trade):
     order = await manual.placed()
     assert (order["state"], order["status"], order["partnerOrderId"]) == ("open", "pending", None)
@@ -187,6 +189,7 @@ async def test_an_order_that_nobody_accepts_in_time_is_cancelled_once(manual: Tr
 
 
 @own()
+@on_both
 async def test_a_storefront_cancels_at_once_what_no_person_has_accepted(manual: Trade):
     order = await manual.placed()
     reply = await cancel(manual, order)
@@ -252,6 +255,7 @@ async def test_a_person_who_accepts_a_cancellation_ends_the_order_for_the_storef
     assert (late.status, late.json()["errorCode"]) == (409, "ORDER_CLOSED")
 
 
+@on_both
 async def test_of_two_decisions_about_a_cancellation_the_first_counts(manual: Trade):
     for _ in range(6):
         order = await asked(manual)
@@ -299,6 +303,7 @@ async def test_a_decision_that_cannot_be_is_refused_where_it_stands(
 
 
 @own()
+@on_both
 async def test_of_acceptance_refusal_cancellation_and_the_end_of_the_time_one_wins_and_all_agree(
     manual: Trade,
 ):
@@ -326,6 +331,7 @@ async def test_of_acceptance_refusal_cancellation_and_the_end_of_the_time_one_wi
         assert [pulled[name] for name in same] == [now[name] for name in same]
 
 
+@on_both
 async def test_two_people_who_accept_at_once_both_see_it_accepted(manual: Trade):
     order = await manual.placed()
     replies = await asyncio.gather(*(manual.update(order, status="confirmed") for _ in range(6)))
@@ -462,6 +468,7 @@ async def test_charges_are_at_most_ten(manual: Trade):
     assert (await manual.pos.call("PUT", path, {"charges": [CHARGES[0]] * 11})).status in {400, 422}
 
 
+@on_both
 async def test_a_store_that_is_called_sets_its_amounts_itself(mercato: Service, shop: MerchantServer):
     trading = await trade(mercato, shop)
     path = f"{STORES}/{trading.store['storeId']}"
@@ -492,6 +499,7 @@ async def test_an_amount_is_not_charged_in_another_currency_than_it_was_set_in(
 
 
 @own()
+@on_both
 async def test_a_number_may_change_and_the_order_is_found_by_the_new_one(mercato: Service, manual: Trade):
     order = await manual.placed()
     path = f"{MERCHANT}/{order['orderId']}/status"

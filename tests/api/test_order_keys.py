@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, MILK, TEA
-from tests.databases import first_on_postgresql, only_postgresql
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both, only_postgresql
 from tests.orders.samples import placing
 from tests.service import MerchantServer, Service, service
 from tests.sharing import own, shared
@@ -32,7 +32,7 @@ from mercato_client.testing.caller import Answer
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 MILKY = {"modifierGroupId": EXTRAS, "lineItems": [line(MILK)]}
 MILKY_NULL = {"modifierGroupId": EXTRAS, "lineItems": [line(MILK, note=None)]}
@@ -97,6 +97,7 @@ async def test_any_printable_ascii_is_a_key(here: Trade, key: str):
 # --- the same again -------------------------------------------------------------------------------
 
 
+@on_both
 async def test_a_repeat_gets_the_first_reply_byte_for_byte_after_any_change_of_the_order(here: Trade):
     order = here.order(payment=CARD)
     first = await here.place(order, key="k")
@@ -107,6 +108,7 @@ async def test_a_repeat_gets_the_first_reply_byte_for_byte_after_any_change_of_t
     assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 1
 
 
+@on_both
 async def test_the_formatting_of_a_request_makes_no_difference(here: Trade):
     order = here.order(payment=CARD | {"more": {"a": 1, "b": [1, 2]}}, amounts={"tip": "1.00"})
     first = await here.place(order, key="k")
@@ -182,6 +184,7 @@ async def test_the_same_request_in_other_words_gets_the_first_reply(
 
 
 @own()
+@on_both
 async def test_a_repeat_is_known_on_either_side_of_an_upgrade(here: Trade):
     """Servers of two releases run side by side: each knows the requests that the other has stored."""
     order = here.order(payment=CARD, note=None, amounts={"tip": "1.0"})
@@ -291,6 +294,7 @@ async def test_a_rejection_without_a_token_is_pinned(here: Trade):
     "answer", [{"accepted": True}, {"errors": [{"code": "OTHER", "message": "1: \u20ac"}]}]
 )
 @own()
+@on_both
 async def test_a_reply_that_the_previous_release_pinned_is_repeated_byte_for_byte(
     here: Trade, answer: Any, accept: str
 ):
@@ -308,6 +312,7 @@ async def test_a_reply_that_the_previous_release_pinned_is_repeated_byte_for_byt
     "answer", [{"accepted": True}, {"errors": [{"code": "OTHER", "message": "1: \u20ac"}]}]
 )
 @own()
+@on_both
 async def test_the_previous_release_can_repeat_a_reply_as_it_is_stored(here: Trade, answer: Any):
     here.shop.answers["place"] = answer
     first = await here.place(here.order(), key="k")
@@ -328,6 +333,7 @@ async def test_an_unreadable_request_leaves_its_key_free(here: Trade):
     assert (await here.place(here.order(), key="k")).status == 201
 
 
+@on_both
 async def test_a_failed_payment_can_be_tried_again_with_the_key(here: Trade):
     here.shop.answers["place"] = no_money
     order = here.order(payment=CARD)
@@ -413,6 +419,7 @@ async def test_a_claim_that_was_taken_over_pins_nothing(here: Trade, time: Time)
     same(third, await here.place(here.order(tea(1)), key="k"))
 
 
+@on_both
 async def test_a_clock_that_is_set_back_does_not_keep_a_key_claimed(here: Trade, time: Time):
     db = here.mercato.app.db
     request = idempotency.KeyedRequest(

@@ -10,13 +10,14 @@ from aiohttp import web
 from sqlalchemy import select
 from tests.api.trade import MERCHANT, Time, Trade, tea, trade
 from tests.catalog.documents import CATALOG, NOWHERE, TEA
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features.orders.tables import idempotency_keys
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 STORE = "/v1/commerce/stores/{}"
 
@@ -115,6 +116,7 @@ async def test_a_refusal_before_an_order_is_stored_leaves_the_key_free_for_anoth
     assert (await here.place(order, key="k")).json()["errorCode"] == "IDEMPOTENCY_KEY_REUSED"
 
 
+@on_both
 async def test_a_refused_request_succeeds_once_the_reason_has_passed(here: Trade):
     order = await closed(here)
     assert (await here.place(order, key="k")).json()["errorCode"] == "STORE_CLOSED"
@@ -124,6 +126,7 @@ async def test_a_refused_request_succeeds_once_the_reason_has_passed(here: Trade
 
 
 @own()
+@on_both
 async def test_a_refusal_leaves_nothing_in_the_database(here: Trade):
     assert (await here.place(await empty(here), key="k")).status == 400
     assert (await here.place(here.order(amounts={"total": "0.01"}, validatedOrderToken="vo_x"))).status == 400
@@ -144,6 +147,7 @@ async def test_a_pinned_reply_is_returned_even_if_the_order_would_now_be_refused
     assert (again.status, again.body) == (201, first.body)
 
 
+@on_both
 async def test_a_waiting_order_is_joined_although_its_store_has_closed(here: Trade):
     async def down(_request: web.Request, _body: bytes) -> web.Response:
         return web.Response(status=404, headers={"Retry-After": "60"})
@@ -157,6 +161,7 @@ async def test_a_waiting_order_is_joined_although_its_store_has_closed(here: Tra
     assert (joined.status, joined.json()["orderId"]) == (201, waiting["orderId"])
 
 
+@on_both
 async def test_while_a_request_runs_its_key_is_not_free_for_one_that_would_be_refused(here: Trade):
     asked, go = asyncio.Event(), asyncio.Event()
 

@@ -6,14 +6,14 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato_contract.pages import cursor_of
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
 @pytest.fixture
@@ -33,6 +33,7 @@ async def stranger(here: Trade) -> Trade:
     return Trade(here.mercato, here.shop, here.pos, front, here.store)
 
 
+@on_both
 async def test_a_storefront_lists_what_it_placed_page_by_page_and_no_other_storefronts_orders(here: Trade):
     rival = await stranger(here)
     placed, others = [], []
@@ -55,6 +56,7 @@ async def test_a_storefront_lists_what_it_placed_page_by_page_and_no_other_store
     assert first == (await here.front.get(f"{ORDERS}/{placed[-1]}")).json()
 
 
+@on_both
 async def test_lists_of_both_surfaces_are_filtered_by_state_store_and_instant(here: Trade):
     first = (await here.placed())["orderId"]
     await here.update({"orderId": first}, state="cancelled", cancelReason="x")

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tests.api.trade import MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 MOST = 2**63 - 1
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tests.api.test_carts import CARTS
 from tests.api.trade import MERCHANT, ORDERS, VALIDATE, Trade, tea, trade
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 MILK_NOTE = "Oat milk,\nif you have some, danke! 🙏"
 

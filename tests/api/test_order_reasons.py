@@ -10,11 +10,11 @@ from uuid import uuid4
 import pytest
 from tests.api.trade import ADDRESS, MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, CATALOG, EXTRAS, LEMON, MILK, TEA, cafe
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 CARTS = "/v1/marketfront/carts"
 NEVER = "cccccccc-cccc-5ccc-8ccc-cccccccccccc"

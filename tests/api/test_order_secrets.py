@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from aiohttp import web
 from sqlalchemy import select
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, trade
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
+from tests.logs import log_plainly
 from tests.service import MerchantServer, Service, service
 from tests.stored import text_of
 from tests.waiting import PATIENCE
@@ -25,6 +25,8 @@ from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Write
 from mercato.platform.db.tables import metadata
 from mercato.platform.telemetry import configure_logs
+
+pytestmark = mostly_sqlite
 
 TOKEN = "tok_visa_4242/secret+1"
 CARD = {
@@ -50,7 +52,7 @@ def _everything_is_logged(request: pytest.FixtureRequest, caplog: pytest.LogCapt
     caplog.set_level(logging.WARNING)
     configure_logs(level="debug", form=request.param)
     yield
-    structlog.reset_defaults()
+    log_plainly()
 
 
 SHORT = {"place_seconds": 1.4, "validate_seconds": 1.4}
@@ -157,6 +159,7 @@ async def test_a_card_that_is_sent_as_a_number_is_not_stored_either(here: Trade,
 
 
 @pytest.mark.parametrize("timeouts", [SHORT], ids=["short"])
+@on_both
 async def test_a_card_is_stored_sealed_while_its_order_waits_and_then_deleted(
     here: Trade, timeouts: dict[str, float]
 ):

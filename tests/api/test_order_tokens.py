@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from tests.api.trade import ADDRESS, ORDERS, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
-from tests.databases import first_on_postgresql
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing.caller import Answer
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 NEXT_MONTH = (datetime.now(UTC) + timedelta(days=30)).isoformat()
 
@@ -130,6 +130,7 @@ async def test_a_total_that_is_not_the_orders_is_refused_with_and_without_a_toke
     assert (await here.place(right)).status == 201
 
 
+@on_both
 async def test_an_expired_token_is_refused(here: Trade, time: Time):
     token = await here.token(here.order())
     time.ahead = timedelta(minutes=14, seconds=55)
@@ -186,6 +187,7 @@ async def test_a_used_token_names_its_order_even_if_the_order_would_now_be_refus
     refused(await here.place(order), "ORDER_ALREADY_PLACED", 409)
 
 
+@on_both
 async def test_a_token_is_free_again_when_the_store_has_refused_its_order(here: Trade):
     token = await here.token(here.order())
     here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "PAYMENT_DECLINED"}]}
@@ -211,6 +213,7 @@ async def test_a_price_that_has_changed_since_validation_is_an_error(here: Trade
     assert (await here.place(here.order(validatedOrderToken=token))).status == 201
 
 
+@on_both
 async def test_errors_since_the_validation_refuse_a_placement_with_a_token(here: Trade):
     token = await here.token(here.order())
     path = f"/v1/commerce/stores/{here.store['storeId']}/item-availability"

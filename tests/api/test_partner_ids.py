@@ -9,12 +9,13 @@ import pytest
 from tests.api.test_catalog_sets import read
 from tests.api.trade import MERCHANT, ORDERS, Trade, line, trade
 from tests.catalog.documents import TEA, cafe
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service, service
 from tests.sharing import shared
 
 from mercato.features.catalogs.tables import catalog_bodies, catalog_sets
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 MENU: dict[str, Any] = {
     "items": {
@@ -97,6 +98,7 @@ async def test_storefronts_read_no_partner_ids(here: Trade):
         assert "partner" not in json.dumps(cart)
 
 
+@on_both
 async def test_an_order_keeps_the_ids_of_the_set_it_was_placed_from(here: Trade):
     placed = await here.placed(await ordered(here))
     renamed = json.loads(json.dumps(MENU).replace(TEA.upper(), TEA))

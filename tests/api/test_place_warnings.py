@@ -6,10 +6,11 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
+from tests.databases import mostly_sqlite, on_both
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.sharing import shared
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -93,6 +94,7 @@ async def test_a_warning_of_the_place_ends_when_the_merchant_sends_coordinates(
     assert codes((await pos.get(ONBOARDINGS)).json()["onboardings"][0]) == []
 
 
+@on_both
 async def test_update_store_warns_of_an_unknown_address(mercato: Service, pos: Client, shop: MerchantServer):
     store = await mercato.live(pos, shop.host(CATALOG))
     path = f"{STORES}/{store['storeId']}"

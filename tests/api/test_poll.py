@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from tests.api.test_order_handling import asked, handled
 from tests.api.trade import Trade, trade
+from tests.databases import mostly_sqlite, on_both
 from tests.forks import start
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
@@ -27,7 +28,7 @@ from mercato_tools.cli.order_lines import sentences_of
 from mercato_tools.cli.poll import Poller, body_of, read_cursor, surface_of
 from mercato_tools.cli.received import ReceivedWebhook, lines_of
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 SECRET = new_secret(b"\xfb".__mul__)
 
@@ -109,6 +110,7 @@ async def test_what_is_forwarded_is_signed_and_tried_again_until_it_is_accepted(
         assert verify_webhook(headers, body, [SECRET]).type == "order.created"
 
 
+@on_both
 async def test_an_event_that_is_never_accepted_ends_it_before_that_event(here: Trade, tmp_path: Path):
     file = tmp_path / "cursor.txt"
     await here.placed()
@@ -190,6 +192,7 @@ async def test_the_body_is_the_one_that_deliveries_sign(here: Trade):
     assert {body_of(event) for event in page.events} == {body}
 
 
+@on_both
 async def test_a_merchant_reads_each_order_and_what_to_do_next(mercato: Service, shop: MerchantServer):
     manual = await trade(mercato, shop, webhook=False)
     await handled(manual, orderHandling="manual")

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import EXTRAS, cafe
-from tests.databases import first_on_postgresql
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 
 from mercato_tools.cli import main as cli
+
+pytestmark = mostly_sqlite
 
 FEE = {"amount": "1.25", "description": "Delivery"}
 PROMOTION = {"amount": "0.50", "description": "Monday"}
@@ -161,6 +163,7 @@ async def test_an_order_of_another_set_and_documents_that_are_neither_exit_with_
     assert "one document" in capsys.readouterr().err
 
 
+@on_both
 async def test_what_a_store_charges_is_recomputed_from_the_store(
     mercato: Service, shop: MerchantServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 from tests.api.test_webhook_endpoints import FRONT, calls, finished, put, register
 from tests.api.trade import Trade, trade
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import CATALOG, MerchantServer, Service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -22,7 +22,7 @@ from mercato.platform.db.tables import jobs
 from mercato_contract import clock
 from mercato_contract.wire import rfc3339
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 MANY = "/v1/marketfront/webhook-deliveries/redeliver"
 
@@ -61,6 +61,7 @@ async def test_what_was_delivered_is_sent_again_with_the_same_ids_oldest_first(
     assert await ids_of(here, "/events", count=4) == first
 
 
+@on_both
 async def test_only_what_matches_is_sent_again(here: Trade):
     mine = await register(here.front, here.shop.base + "/mine")
     own = (await here.front.get(FRONT)).json()["endpoints"][0]
@@ -82,6 +83,7 @@ async def test_only_what_matches_is_sent_again(here: Trade):
         await here.mercato.until(here.front, path, lambda page: len(page["deliveries"]) == 4)
 
 
+@on_both
 async def test_what_failed_while_an_endpoint_was_disabled_is_sent_again_when_it_is_enabled(here: Trade):
     mine = await register(here.front, "http://127.0.0.1:1/nobody")
     order = await here.placed()
@@ -98,6 +100,7 @@ async def test_what_failed_while_an_endpoint_was_disabled_is_sent_again_when_it_
     assert [one["orderId"] for one in page["deliveries"]] == [order["orderId"]]
 
 
+@on_both
 async def test_a_store_narrows_the_webhook_url_of_another_to_nothing(here: Trade):
     other = await here.mercato.live(
         here.pos, here.shop.host(CATALOG, "/other.json"), name="other", webhook=here.shop.base + "/other"
@@ -212,6 +215,7 @@ async def attempts_of(here: Trade) -> list[int]:
 
 @pytest.mark.parametrize("batch", [1, 100])
 @own()
+@on_both
 async def test_requests_that_overlap_send_nothing_twice(
     here: Trade, monkeypatch: pytest.MonkeyPatch, batch: int
 ):
@@ -236,6 +240,7 @@ async def test_requests_that_overlap_send_nothing_twice(
     assert await attempts_of(here) == [3] * 4
 
 
+@on_both
 async def test_a_request_beside_another_sends_what_that_one_leaves_out(here: Trade):
     await sent_deliveries(here)
     assert await redeliver(here, types=["order.created"]) == 1

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from tests.api.test_order_replies import answering, replied
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.servers import (
     Script,
     Server,
@@ -35,6 +35,8 @@ from mercato.features.orders.submission import MAY_HAVE_ARRIVED, NAMES_ITS_ORDER
 from mercato.features.webhooks.model import CallResult
 from mercato_client.testing.caller import Answer
 from mercato_contract.replies import Acceptance
+
+pytestmark = mostly_sqlite
 
 UNKNOWN: dict[str, Script] = {
     "reset": reset(),
@@ -153,12 +155,14 @@ def refused(answer: Answer, code: str) -> str:
 
 
 @only_sqlite
+@pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("unknown", UNKNOWN)
 async def test_a_refusal_after_an_unknown_outcome_cancels_the_order_and_the_store_is_told(
-    database_url: str, tmp_path: Path, shop: MerchantServer, database_kind: str, unknown: str
+    database_url: str, tmp_path: Path, shop: MerchantServer, database_kind: str, unknown: str, share: int
 ):
+    """`make test` tries every third refusal, after each outcome other ones; `make test-long` tries all."""
     async with running(database_url, tmp_path / "data", shop) as here:
-        for refusal, code in REFUSALS.values():
+        for refusal, code in [*REFUSALS.values()][[*UNKNOWN].index(unknown) % share :: share]:
             async with store_of(here, UNKNOWN[unknown], refusal) as store:
                 order_id = refused(await here.place(here.order()), code)
                 assert paths(store)[:2] == ["/place", "/place"]
@@ -219,6 +223,7 @@ async def test_repeats_of_the_storefront_that_join_an_order_are_told_of_its_refu
         await cancelled_and_told(here, store, order_id, "OTHER", MAY_HAVE_ARRIVED)
 
 
+@on_both
 async def test_a_refused_background_attempt_is_told(database_url: str, tmp_path: Path, shop: MerchantServer):
     async with (
         running(database_url, tmp_path / "data", shop, place_seconds=0.4) as here,
@@ -277,6 +282,7 @@ async def test_a_409_to_the_first_call_is_a_refusal_and_a_store_that_names_its_o
 # --- overlapping calls ------------------------------------------------------------------------------------
 
 
+@on_both
 async def test_a_store_that_accepts_an_order_after_it_has_refused_it_is_told(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from tests.agents.agent import Agent
 from tests.api.trade import MERCHANT, PLACE, Time, Trade, trade
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service, service
 from tests.stored import text_of
 
@@ -23,6 +23,8 @@ from mercato.platform.db.errors import DatabaseUnavailable
 from mercato_contract import clock
 from mercato_contract.clock import first_id, new_id, now
 from mercato_contract.wire import rfc3339
+
+pytestmark = mostly_sqlite
 
 COMMERCE = "/v1/commerce/requests"
 MARKETFRONT = "/v1/marketfront/requests"
@@ -100,6 +102,7 @@ async def test_a_key_sees_the_requests_of_its_own_surface(mercato: Service):
     assert (own["errorCode"], other["errorCode"]) == ("STORE_NOT_FOUND", "FORBIDDEN")
 
 
+@on_both
 async def test_refused_requests_are_filtered_by_code_store_and_instant_and_come_in_pages(house: Trade):
     unknown = str(new_id())
     for path in (f"/v1/marketfront/stores/{unknown}", "/v1/marketfront/orders/x"):
@@ -202,6 +205,7 @@ async def test_requests_that_cannot_be_queued_are_dropped_and_counted(
     assert 'mercato_request_log_dropped_total{reason="queue_full"} 1.0' in metrics
 
 
+@on_both
 async def test_refused_requests_wait_while_the_database_is_unavailable(
     mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
 ):
@@ -254,6 +258,7 @@ async def test_refused_requests_are_deleted_after_7_days(
         assert await listed(client, COMMERCE, mercato) == []
 
 
+@on_both
 async def test_deleting_a_partner_deletes_its_refused_requests_alone(mercato: Service):
     made, client = await mercato.partner()
     _, other = await mercato.partner()

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 import pytest
 from sqlalchemy import select, update
+from tests.databases import mostly_sqlite, on_both
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
@@ -19,6 +20,8 @@ from mercato.features.upkeep import Upkeep
 from mercato.platform.db.tables import jobs as jobs_table
 from mercato_contract import clock
 from mercato_contract.stores import StoreCard
+
+pytestmark = mostly_sqlite
 
 KINDS = {
     "StoreCard.storeId": "string",
@@ -105,6 +108,7 @@ async def test_upkeep_has_cards_of_an_earlier_version_rewritten(
     assert {UUID(store["storeId"]) for store in found["stores"]} == set(network)
 
 
+@on_both
 async def test_a_reindex_that_is_interrupted_continues_where_it_was(
     mercato: Service, network: dict[UUID, tuple[int, bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +147,7 @@ async def test_a_job_ends_after_a_number_of_batches_and_another_continues(
     await reindexed(mercato, network)
 
 
+@on_both
 async def test_cards_of_a_later_release_are_left_alone(
     mercato: Service, network: dict[UUID, tuple[int, bytes]]
 ) -> None:
@@ -155,6 +160,7 @@ async def test_cards_of_a_later_release_are_left_alone(
     assert await cards(mercato) == later
 
 
+@on_both
 async def test_the_card_of_a_store_that_is_gone_is_deleted(
     mercato: Service, network: dict[UUID, tuple[int, bytes]]
 ) -> None:

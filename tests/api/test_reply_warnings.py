@@ -60,7 +60,7 @@ async def test_an_answer_in_known_words_has_no_warning(here: Trade, answer: Any)
 
 
 async def test_the_stores_page_says_what_is_odd_about_its_last_answers(here: Trade):
-    browser, _ = await enter_as_partner(here.mercato, here.pos)
+    browser = await enter_as_partner(here.mercato, here.pos)
     page = f"/console/stores/{here.store['storeId']}"
     here.shop.answers["place"] = NO
     await here.placed()

@@ -26,7 +26,7 @@ from tests.api.reporting import (
 )
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
-from tests.databases import only_sqlite
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -41,7 +41,7 @@ from mercato_contract import clock
 from mercato_contract.reports import OrderReport
 from mercato_contract.wire import parse_uuid
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 SURFACES = ("commerce", "marketfront")
 
@@ -110,6 +110,8 @@ EDGES = [
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@on_both
+@first_on_postgresql
 async def test_totals_equal_the_orders_to_the_minor_unit_in_every_currency_and_zone(
     mercato: Service, shop: MerchantServer, seed: int, monkeypatch: pytest.MonkeyPatch
 ):
@@ -150,6 +152,7 @@ def summed(rows: list[dict[str, Any]]) -> dict[str, dict[str, Decimal]]:
     return sums
 
 
+@on_both
 async def test_an_order_of_an_earlier_release_has_the_row_that_it_would_have_now(here: Trade):
     order = await here.placed()
     now = await report(here.pos, this_week())
@@ -158,6 +161,7 @@ async def test_an_order_of_an_earlier_release_has_the_row_that_it_would_have_now
     assert now["orders"][0]["items"] == 2
 
 
+@on_both
 async def test_no_text_of_an_update_makes_an_order_ready(here: Trade):
     order = await here.placed()
     words = '"status":"ready"'
@@ -168,6 +172,7 @@ async def test_no_text_of_an_update_makes_an_order_ready(here: Trade):
     assert (found["partnerOrderId"], found["readyAt"] is not None) == (words, True)
 
 
+@on_both
 async def test_a_cancelled_order_counts_nothing_and_says_what_it_was_placed_for(here: Trade):
     order = await here.placed()
     change = {"state": "cancelled", "cancelReason": "OUT_OF_TEA"}
@@ -199,6 +204,7 @@ def test_a_day_is_as_long_as_clocks_make_it(zone: str, day: str, hours: float):
     assert one.day_of(one.start - clock.MILLISECOND) == one.first - timedelta(days=1)
 
 
+@on_both
 async def test_days_are_those_that_the_accounts_stores_have_in_common(mercato: Service, shop: MerchantServer):
     pos = (await mercato.partner())[1]
     assert (await report(pos, path_of("commerce", "2026-03-01", "2026-03-01")))["timezone"] == "UTC"
@@ -224,6 +230,7 @@ def _id(order: Any) -> Any:
 
 
 @own()
+@on_both
 async def test_a_report_says_nothing_of_the_customer_and_stays_the_same_once_they_are_erased(here: Trade):
     order = await here.placed(here.order(note="Ring twice, Ada"))
     adjusted = await here.pos.post(
@@ -284,6 +291,7 @@ async def test_the_table_has_the_members_of_the_rows(here: Trade):
     assert set(COLUMNS) == set(row)
 
 
+@on_both
 async def test_json_is_sent_unless_csv_is_preferred(here: Trade):
     for accept, is_csv in (
         ("text/csv", True), ("*/*", False), ("application/json", False), ("text/csv, application/json", False),
@@ -331,6 +339,7 @@ async def test_days_that_make_no_period_are_refused_in_words(
         assert words in reply.json()["detail"]
 
 
+@on_both
 async def test_another_partners_store_is_not_found(here: Trade):
     stranger = (await here.mercato.partner())[1]
     reply = await stranger.get(this_week(storeId=here.store["storeId"]))
@@ -349,6 +358,7 @@ async def test_an_agents_key_gets_no_report(here: Trade):
 # --- sending ------------------------------------------------------------------------------------------
 
 
+@on_both
 async def test_a_report_is_each_order_as_it_was_when_its_page_was_read(
     here: Trade, monkeypatch: pytest.MonkeyPatch
 ):
@@ -454,6 +464,7 @@ async def test_a_client_that_stops_reading_stops_the_report_and_is_cut_off(
         assert not (await client.rest()).endswith(b"0\r\n\r\n")
 
 
+@on_both
 async def test_a_client_that_goes_away_ends_the_report(here: Trade, endless: list[int]):
     async with _Socket(here.pos) as client:
         assert await client.reader.read(1)

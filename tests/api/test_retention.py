@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sqlalchemy import func, insert, select, update
 from structlog.testing import capture_logs
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.forks import start
 from tests.processes.test_serve import environment
 from tests.service import MerchantServer, Service, service
@@ -38,6 +38,8 @@ from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.db.tables import jobs
 from mercato.platform.db.url import sqlite_path
 from mercato_contract import clock
+
+pytestmark = mostly_sqlite
 
 DELIVERY = {
     "mode": "DELIVERY_BY_MERCHANT",
@@ -165,6 +167,7 @@ async def test_deletion_pauses_after_each_full_batch_in_proportion_to_its_time(
 
 
 @pytest.mark.parametrize("fault", [ValueError("a bug"), DatabaseUnavailable("it takes too long")])
+@on_both
 async def test_a_failed_deletion_is_retried_and_does_not_block_others(
     here: Trade, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ):
@@ -188,6 +191,7 @@ async def test_a_failed_deletion_is_retried_and_does_not_block_others(
     assert CUSTOMER["email"] not in await everything(here)
 
 
+@on_both
 async def test_an_order_with_many_updates_is_erased_too(here: Trade):
     placed = await here.placed()
     await settled(here)
@@ -237,6 +241,7 @@ async def test_a_dry_run_says_what_an_erasure_would_change_and_changes_nothing(
     assert await erase(here, CUSTOMER["email"]) == (0, "Erased from 1 order.\n")
 
 
+@on_both
 async def test_a_customer_is_erased_from_validations_that_no_store_answered(here: Trade):
     other = CUSTOMER | {"email": "grace@example.com", "firstName": "Grace"}
     here.shop.answers["validate"] = silent
@@ -458,6 +463,7 @@ async def test_an_unknown_name_erases_no_customer(here: Trade, name: str):
     assert CUSTOMER["email"] in await everything(here)
 
 
+@on_both
 async def test_old_runs_are_deleted_except_the_newest_of_an_onboarding_or_a_store(here: Trade):
     store = here.store["storeId"]
     first: Any = await here.mercato.run(here.pos, store, here.shop.host({"items": {}}, "/empty.json"))
@@ -474,6 +480,7 @@ async def test_old_runs_are_deleted_except_the_newest_of_an_onboarding_or_a_stor
     assert onboarding.json()["status"] == "active"
 
 
+@on_both
 async def test_a_run_that_has_not_ended_is_never_too_old(here: Trade):
     store = here.store["storeId"]
     await here.mercato.run(here.pos, store, here.shop.host({"items": {}}, "/empty.json"))
@@ -485,6 +492,7 @@ async def test_a_run_that_has_not_ended_is_never_too_old(here: Trade):
         assert len(await tx.all(select(catalog_runs))) == 3
 
 
+@on_both
 async def test_the_catalog_of_a_cancelled_onboarding_is_deleted_like_a_superseded_one(here: Trade):
     pos, db = here.pos, here.mercato.app.db
     url = here.shop.host({"items": {}}, "/empty.json")

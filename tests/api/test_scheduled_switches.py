@@ -6,10 +6,11 @@ import pytest
 from tests.api.test_catalog_upload import arrive, ended, put, scheduled, soon
 from tests.api.trade import Time, Trade, trade
 from tests.catalog.documents import CAKE, TEA, cafe
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 STORES = "/v1/commerce/stores"
 FRONT = "/v1/marketfront/stores"
@@ -91,6 +92,7 @@ async def test_the_set_of_a_scheduled_switch_can_be_activated_before_its_instant
     assert [one["catalogSetId"] for one in listed] == [run["catalogSetId"], first]
 
 
+@on_both
 async def test_a_cancelled_switch_to_a_set_that_is_served_by_now_keeps_it(here: Trade):
     reply, run = await later(here, menu("Later"), soon(hours=1))
     await activate(here, run["catalogSetId"])

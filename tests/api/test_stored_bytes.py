@@ -11,6 +11,7 @@ from aiohttp import web
 from sqlalchemy import func, select
 from tests.api.trade import PLACE, VALIDATE, Time, Trade, trade
 from tests.catalog.documents import cafe
+from tests.databases import mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service, service
 
 from mercato.features.orders.tables import orders
@@ -22,6 +23,8 @@ from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks.tables import deliveries
 from mercato_client.testing.caller import Answer
 from mercato_contract.webhooks import DeliveryStatus
+
+pytestmark = mostly_sqlite
 
 QUOTA = 3 * ORDER_BYTES
 NOTIFY = "/v1/commerce/catalogset-notification"
@@ -35,7 +38,7 @@ async def mercato(database_url: str, tmp_path: Path, time: Time) -> AsyncIterato
 
 @pytest.fixture
 async def here(mercato: Service, shop: MerchantServer) -> Trade:
-    return await trade(mercato, shop)
+    return await trade(mercato, shop, pulls=True)
 
 
 def limited(database_url: str, tmp_path: Path, time: Time, **settings: Any) -> Any:
@@ -62,6 +65,7 @@ async def count(here: Trade, table: Any, *conditions: Any) -> int:
     return number
 
 
+@on_both
 async def test_a_storefront_that_has_stored_all_that_it_may_is_429_until_the_day_ends(
     here: Trade, time: Time
 ):
@@ -78,6 +82,7 @@ async def test_a_storefront_that_has_stored_all_that_it_may_is_429_until_the_day
     assert (await here.place(here.order(), key=key)).status == 201
 
 
+@on_both
 async def test_the_quota_holds_for_all_processes_together(
     here: Trade, database_url: str, tmp_path: Path, time: Time
 ):
@@ -92,6 +97,7 @@ async def test_the_quota_holds_for_all_processes_together(
     assert sorted(reply.status for reply in replies) == [201] * 3 + [429] * 3
 
 
+@on_both
 async def test_validations_that_no_store_answers_count_for_the_storefront(here: Trade, time: Time):
     for _ in range(2):
         await here.placed()
@@ -104,6 +110,7 @@ async def test_validations_that_no_store_answers_count_for_the_storefront(here: 
     assert await count(here, deliveries, failed) == statuses.count(503)
 
 
+@on_both
 async def test_a_merchant_that_has_stored_all_that_it_may_gets_no_new_catalog_until_the_day_ends(
     here: Trade, time: Time
 ):
@@ -136,6 +143,7 @@ async def unwell(_request: web.Request, _body: bytes) -> web.StreamResponse:
     return web.Response(status=500)
 
 
+@on_both
 async def test_counts_of_days_that_are_over_are_deleted(here: Trade, time: Time):
     await here.placed()
     assert await count(here, stored_bytes) == 2

@@ -4,12 +4,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
+from tests.databases import mostly_sqlite, on_both
+from tests.service import CATALOG, ITEM, SECTION, Client, MerchantServer, Service
 from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 STORES = "/v1/marketfront/stores"
 LUNCH = [{"dayOfWeek": "Monday", "start": "11:30:00", "end": "14:00:00"}]
@@ -25,7 +26,7 @@ async def storefront(mercato: Service) -> Client:
 
 
 def with_hours(*catalogs: Any) -> Any:
-    made = {f"c{n}": {"sectionIds": ["s1"], "availability": hours} for n, hours in enumerate(catalogs)}
+    made = {f"c{n}": {"sectionIds": [SECTION], "availability": hours} for n, hours in enumerate(catalogs)}
     return CATALOG | {"catalogs": made}
 
 
@@ -35,6 +36,7 @@ async def at(client: Client, store: Any, instant: str) -> tuple[bool, str]:
     return reply.json()["isOpen"], reply.json()["reason"]
 
 
+@on_both
 async def test_a_store_is_shown_with_shape_b_hours_and_what_is_sold_out(
     mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):
@@ -69,6 +71,7 @@ async def test_a_store_is_shown_with_shape_b_hours_and_what_is_sold_out(
     assert "partnerStoreId" not in shown
 
 
+@on_both
 async def test_a_paused_store_is_closed_and_says_so(
     mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):
@@ -83,6 +86,7 @@ async def test_a_paused_store_is_closed_and_says_so(
     assert await at(storefront, store, "2099-01-01T00:00:00Z") == (True, "OPEN")
 
 
+@on_both
 async def test_hours_are_local_across_midnight_and_changes_of_the_clock(
     mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
 ):

@@ -12,7 +12,8 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import func, select
 from tests.calibration import cpu_within
-from tests.databases import only_sqlite
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both, only_sqlite
+from tests.live_stores import live_store
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -21,7 +22,7 @@ from mercato.features.stores import places, queries, rules
 from mercato.features.stores.model import Onboarding, SoldOut, StoreRow
 from mercato.platform.db.tables import jobs
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -52,7 +53,7 @@ def late_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[LateZone]:
 
 @pytest.fixture
 async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
-    return await mercato.live(pos, shop.host(CATALOG))
+    return await live_store(mercato, pos, shop, CATALOG, webhook=False)
 
 
 def later(**delta: float) -> str:
@@ -83,6 +84,7 @@ async def test_pausing_a_paused_store_replaces_reason_and_end(pos: Client, store
     }
 
 
+@on_both
 async def test_a_pause_whose_end_has_passed_is_online(mercato: Service, pos: Client, store: Any):
     path = f"{STORES}/{store['storeId']}/status"
     # Long enough for a loaded machine to take both requests before it ends.
@@ -213,6 +215,7 @@ async def test_a_webhook_url_that_could_never_be_called_is_refused_by_update_sto
         assert (await pos.call("PUT", path, {"webhookUrl": "https://nowhere.invalid/hooks"})).status == 200
 
 
+@on_both
 async def test_stores_are_listed_by_status_and_by_the_partners_own_id(
     mercato: Service, pos: Client, shop: MerchantServer
 ):
@@ -280,6 +283,7 @@ async def test_an_unknown_item_is_422_and_nothing_changes(pos: Client, store: An
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["unavailableItemIds"] == []
 
 
+@on_both
 async def test_sold_out_items_survive_a_new_catalog(
     mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
@@ -309,6 +313,7 @@ async def test_an_item_that_a_new_catalog_lacks_can_be_marked_available_again(
     assert gone.status == 422, "the item is unknown"
 
 
+@on_both
 async def test_a_store_forgets_sold_out_items_that_its_set_lacks_only_if_they_are_too_many(
     mercato: Service, pos: Client, store: Any, monkeypatch: pytest.MonkeyPatch
 ):
@@ -325,6 +330,7 @@ async def test_a_store_forgets_sold_out_items_that_its_set_lacks_only_if_they_ar
         assert set(marked.json()["unavailableItemIds"]) == {ITEM, *kept}
 
 
+@on_both
 async def test_a_page_of_stores_with_many_sold_out_items_ends_early_and_leads_on(
     mercato: Service, pos: Client, shop: MerchantServer
 ):
@@ -380,6 +386,7 @@ async def test_another_partners_store_is_not_found(mercato: Service, pos: Client
     assert (await pos.get(path)).json() == store
 
 
+@on_both
 async def test_a_late_time_zone_lookup_does_not_overwrite_the_merchants_own(
     mercato: Service, pos: Client, shop: MerchantServer, late_zone: LateZone
 ):
@@ -397,6 +404,8 @@ async def test_a_late_time_zone_lookup_does_not_overwrite_the_merchants_own(
 @pytest.mark.parametrize("timezone", ["Asia/Tokyo", "UTC"])
 @pytest.mark.parametrize("moves", [False, True])
 @own()
+@on_both
+@first_on_postgresql
 async def test_a_time_zone_that_is_set_during_its_lookup_is_kept(
     mercato: Service,
     pos: Client,

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.api.table import GUARDED, call
 from tests.databases import only_sqlite
+from tests.logs import log_plainly
 from tests.service import CATALOG, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
@@ -157,7 +157,7 @@ def test_a_traces_endpoint_without_the_exporter_names_the_extra(monkeypatch: pyt
 def _as_lines() -> Iterator[None]:
     configure_logs(level="debug", form="json")
     yield
-    structlog.reset_defaults()
+    log_plainly()
 
 
 def lines(text: str) -> list[dict[str, Any]]:

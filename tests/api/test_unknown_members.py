@@ -7,13 +7,13 @@ from urllib.parse import unquote
 import pytest
 from tests.api.table import GUARDED, body_for, headers_for, target
 from tests.api.world import World, ids_for
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service, service
 from tests.sharing import shared
 
 from mercato.http.operations import Access
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -49,6 +49,7 @@ async def stored(mercato: Service, client: Client) -> list[dict[str, Any]]:
     return found
 
 
+@on_both
 async def test_every_operation_of_a_merchant_with_a_body_names_its_unknown_members(world: World):
     for operation in GUARDED:
         if operation.takes is None or operation.id == "putCatalog":
@@ -133,6 +134,7 @@ async def test_a_refused_body_names_them_too(mercato: Service, pos: Client):
     }
 
 
+@on_both
 async def test_an_accepted_request_with_unknown_members_is_listed_once_an_hour(
     mercato: Service, pos: Client, shop: MerchantServer
 ):

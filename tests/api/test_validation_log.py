@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 from tests.api.trade import CUSTOMER, VALIDATE, Trade, trade
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 
 from mercato.features import offboarding
@@ -17,6 +18,8 @@ from mercato.features.webhooks.queries import delete_of_partner
 from mercato.features.webhooks.tables import answered_validations, deliveries, delivery_attempts
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato_contract import clock
+
+pytestmark = mostly_sqlite
 
 LOG = "/v1/commerce/webhook-deliveries"
 NO = {"errors": [{"code": "ITEM_UNAVAILABLE", "message": "No buns today."}]}
@@ -107,6 +110,7 @@ async def test_of_a_partners_acceptances_and_rejections_the_last_are_kept(
     assert names == ["A3", "A2", "A3", "A2"]
 
 
+@on_both
 async def test_a_validation_is_answered_while_the_log_cannot_be_written(
     here: Trade, monkeypatch: pytest.MonkeyPatch
 ):
@@ -145,6 +149,7 @@ async def test_more_rejections_than_anybody_reads_are_dropped_and_counted(
     assert 'mercato_validation_log_dropped_total{reason="partner_limit"} 1.0' in metrics
 
 
+@on_both
 async def test_a_validation_that_waits_while_its_partner_is_deleted_is_not_recorded(here: Trade):
     db = here.mercato.app.db
     await here.validate(here.order())
@@ -156,6 +161,7 @@ async def test_a_validation_that_waits_while_its_partner_is_deleted_is_not_recor
 
 
 @pytest.mark.parametrize("how", ["retention", "offboarding"])
+@on_both
 async def test_recorded_validations_go_with_the_delivery_log(here: Trade, how: str):
     await here.validate(here.order())
     await here.mercato.app.validation_log.flush()

@@ -10,7 +10,7 @@ from aiohttp import web
 from sqlalchemy import select, update
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service, merchant, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -24,7 +24,7 @@ from mercato.features.webhooks.tables import deliveries, failing_endpoints
 from mercato_client import verify_webhook
 from mercato_contract import clock
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 FRONT = "/v1/marketfront/webhook-endpoints"
 POS = "/v1/commerce/webhook-endpoints"
@@ -121,6 +121,7 @@ async def test_the_secret_is_in_the_first_answer_alone_and_sealed_in_the_databas
 
 
 @own()
+@on_both
 async def test_one_row_holds_an_event_however_many_endpoints_get_it(here: Trade):
     made = [await register(here.front, f"{here.shop.base}/{number}") for number in range(3)]
     await here.placed()
@@ -326,6 +327,7 @@ async def test_an_account_has_at_most_ten_endpoints_each_with_its_own_url(here: 
 NEVER_CALLED = [("https://127.0.0.1:1/", "not public"), ("http://a.example/", "must begin with https://")]
 
 
+@on_both
 async def test_a_url_that_could_never_be_called_is_refused_with_a_pointer_when_it_is_set(
     database_url: str, tmp_path: Path
 ):
@@ -455,6 +457,7 @@ async def test_headers_do_not_follow_an_endpoint_to_another_host(here: Trade):
     assert again.status == 422
 
 
+@on_both
 async def test_what_waits_for_a_retry_is_sent_to_the_new_url(here: Trade):
     made = await register(here.front, "http://127.0.0.1:1/nobody")
     await here.placed()
@@ -583,6 +586,7 @@ async def test_after_a_rotation_both_secrets_verify(here: Trade):
 
 
 @own()
+@on_both
 async def test_credentials_are_resealed_with_a_new_encryption_key(here: Trade):
     await register(here.front, here.shop.base + "/mine")
     app = here.mercato.app
@@ -614,6 +618,7 @@ async def test_the_signature_of_an_endpoints_webhook_is_explained_with_its_own_s
     assert explained.json()["valid"], explained.body
 
 
+@on_both
 async def test_dead_endpoints_delay_no_other_of_the_same_account(database_url: str, tmp_path: Path):
     async with merchant() as shop, service(database_url, tmp_path, webhook_seconds=1.2) as mercato:
         here = await trade(mercato, shop)
@@ -642,6 +647,7 @@ async def test_dead_endpoints_delay_no_other_of_the_same_account(database_url: s
 
 
 @own()
+@on_both
 async def test_a_failing_address_is_recorded_for_each_endpoint(here: Trade):
     dead = await register(here.front, "http://127.0.0.1:1/nobody")
     await register(here.front, here.shop.base + "/mine")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.api.trade import Trade, trade
-from tests.databases import first_on_postgresql
+from tests.databases import first_on_postgresql, mostly_sqlite
 from tests.service import Client, MerchantServer, Service, merchant
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing.caller import Answer
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 STORES = "/v1/commerce/stores"
 REGISTER = "/v1/commerce/onboarding/stores"

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.catalog.documents import EXTRAS, LEMON, MILK, TEA, cafe
+from tests.live_stores import live_store
 from tests.service import Client, MerchantServer, Service
 from tests.waiting import PATIENCE
 
@@ -99,13 +100,23 @@ class Trade:
 
 
 async def trade(
-    mercato: Service, shop: MerchantServer, *, webhook: bool = True, catalog: Any = None, **front_options: Any
+    mercato: Service,
+    shop: MerchantServer,
+    *,
+    webhook: bool = True,
+    catalog: Any = None,
+    pulls: bool = False,
+    **front_options: Any,
 ) -> Trade:
-    """Bring a store live whose webhooks accept everything, and create a storefront."""
+    """Return a live store whose webhooks accept everything, and a storefront. With `pulls` the catalog is pulled."""
     shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True, "partnerOrderId": "A-1"}}
     pos = (await mercato.partner(webhook_token="from-pos"))[1]
     front = (await mercato.partner(PartnerKind.MARKETFRONT, **front_options))[1]
-    store = await mercato.live(
-        pos, shop.host(catalog or cafe()), webhook=shop.base + "/hooks" if webhook else None
-    )
+    document = catalog or cafe()
+    if pulls:
+        store = await mercato.live(
+            pos, shop.host(document), webhook=shop.base + "/hooks" if webhook else None
+        )
+    else:
+        store = await live_store(mercato, pos, shop, document, webhook=webhook)
     return Trade(mercato, shop, pos, front, store)

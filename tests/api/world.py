@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from tests.api.table import GUARDED, call
+from tests.live_stores import live_store
 from tests.service import CATALOG, Client, MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind, Surface
@@ -27,7 +28,7 @@ async def make_world(mercato: Service, shop: MerchantServer) -> World:
     partner_id, owner = await _both(mercato)
     _, stranger = await _both(mercato)
     client = owner[Access.COMMERCE]
-    store = await mercato.live(client, shop.host(CATALOG), webhook=shop.base + "/hooks")
+    store = await live_store(mercato, client, shop, CATALOG)
     run = await mercato.run(client, store["storeId"], shop.host(CATALOG))
     await shop.webhook()
     shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}, "cancel": {"accepted": True}}

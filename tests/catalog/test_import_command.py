@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from tests.catalog.test_imports import SAMPLES, hubrise, uber
 from tests.catalog.test_lint import interrupted, read_by, written
+from tests.forks import inherited, program
 
 from mercato_tools.cli import main as cli
-
-MERCATO = str(Path(sys.executable).with_name("mercato"))
 
 
 @pytest.fixture(autouse=True)
@@ -117,14 +116,16 @@ def test_a_catalogset_is_not_a_menu_to_import_and_its_reader_learns_what_to_do(
 def test_ctrl_c_ends_it_and_a_closed_pipe_is_silent(tmp_path: Path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    command = [MERCATO, "catalog", "import", "--from", "uber", str(fifo)]
-    waiting = subprocess.Popen(command, stderr=subprocess.PIPE)
+    command = [program(), "catalog", "import", "--from", "uber", str(fifo)]
+    waiting = subprocess.Popen(command, stderr=subprocess.PIPE, **inherited())
     with read_by(fifo, waiting) as writer:
         _, told = interrupted(waiting, writer)
     assert (waiting.returncode, told) == (130, b"Interrupted.\n")
     document = uber()
     document["items"] += [{"id": f"i{index}", "price_info": {"price": 1}} for index in range(5000)]
     source = written(tmp_path, document)
-    pipe = f"{MERCATO} catalog import --from uber {source} --report {tmp_path / 'r'} | head -1"
-    done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=60, check=True)
+    pipe = f"{program()} catalog import --from uber {source} --report {tmp_path / 'r'} | head -1"
+    done = subprocess.run(
+        ["bash", "-c", pipe], capture_output=True, text=True, timeout=60, check=True, **inherited()
+    )
     assert (done.stdout, "Traceback" in done.stderr) == ("{\n", False)

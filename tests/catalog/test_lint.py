@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, outcome
 from tests.catalog.test_catalog_published import MENUS
+from tests.forks import inherited, program
 from tests.waiting import PATIENCE
 
 from mercato_catalog.model import BuildFailed
@@ -296,17 +297,18 @@ def interrupted(process: subprocess.Popen[bytes], writer: Any = None) -> tuple[b
 
 
 def test_a_fifo_is_read_ctrl_c_ends_it_and_a_closed_pipe_is_quiet(tmp_path: Path):
-    command = [str(Path(sys.executable).with_name("mercato")), "catalog"]
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    waiting = subprocess.Popen([*command, "lint", fifo], stderr=subprocess.PIPE)
+    waiting = subprocess.Popen([program(), "catalog", "lint", fifo], stderr=subprocess.PIPE, **inherited())
     with read_by(fifo, waiting) as writer:
         _, printed = interrupted(waiting, writer)
     assert (waiting.returncode, printed) == (130, b"Interrupted.\n")
     many = cafe()
     many["items"] |= {f"0190f5fe-7e3b-7ccc-8000-{i:012}": {"name": "x" * 50} for i in range(5000)}
-    pipe = f"{command[0]} catalog show {written(tmp_path, many)} | head -1"
-    shown = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=60, check=True)
+    pipe = f"{program()} catalog show {written(tmp_path, many)} | head -1"
+    shown = subprocess.run(
+        ["bash", "-c", pipe], capture_output=True, text=True, timeout=60, check=True, **inherited()
+    )
     assert (shown.stdout.count("\n"), shown.stderr) == (1, "")
 
 

@@ -9,6 +9,7 @@ from tests.api.trade import ORDERS, Time, Trade, trade
 from tests.console.test_keys import shown
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_partner, enter_as_person
+from tests.databases import mostly_sqlite, on_both
 from tests.quotes.quoting import Quoting
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
@@ -17,7 +18,7 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.quotes.model import ApprovalRequest
 from mercato.features.sign_in.roles import Role
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 PAGE = "/console/agents"
 
@@ -28,7 +29,7 @@ async def here(mercato: Service, shop: MerchantServer) -> Trade:
 
 
 async def test_an_agent_is_made_shown_once_and_orders_within_its_limits(here: Trade):
-    browser, _ = await enter_as_partner(here.mercato, here.front)
+    browser = await enter_as_partner(here.mercato, here.front)
     page = await browser.open(PAGE)
     check_frame(page)
     fields = {
@@ -55,6 +56,7 @@ async def test_an_agent_is_made_shown_once_and_orders_within_its_limits(here: Tr
     ]  # fmt: skip
 
 
+@on_both
 async def test_the_page_of_an_agent_has_its_last_orders_and_refused_calls(here: Trade):
     agent = await assistant(here, maximumOrder="6.00")
     placed = (await here.place(here.order(), front=agent.client)).json()
@@ -64,7 +66,7 @@ async def test_the_page_of_an_agent_has_its_last_orders_and_refused_calls(here: 
     await here.placed()
     await here.front.get("/v1/marketfront/stores/x")
     await here.mercato.app.request_log.flush()
-    browser, _ = await enter_as_partner(here.mercato, here.front)
+    browser = await enter_as_partner(here.mercato, here.front)
     page = await browser.open(f"{PAGE}/{agent.created['agentId']}")
     check_frame(page)
     assert page.heading == "Lunch"
@@ -72,14 +74,15 @@ async def test_the_page_of_an_agent_has_its_last_orders_and_refused_calls(here: 
     assert [row[0] for row in page.rows("Refused calls")] == ["403 SPEND_LIMIT_EXCEEDED"]
     order = await browser.open(f"/console/orders/{placed['orderId']}")
     assert "Placed by agent Lunch" in order.text
-    merchant, _ = await enter_as_partner(here.mercato, here.pos)
+    merchant = await enter_as_partner(here.mercato, here.pos)
     assert "Lunch" not in (await merchant.open(f"/console/orders/{placed['orderId']}")).text
 
 
+@on_both
 async def test_what_a_person_was_asked_about_is_listed_with_what_became_of_it(here: Trade):
     agent = await assistant(here, approval="always")
     quoting = Quoting(here, Time())
-    browser, _ = await enter_as_partner(here.mercato, here.front)
+    browser = await enter_as_partner(here.mercato, here.front)
     assert "Approvals" not in (await browser.open(PAGE)).text
     asked = []
     for _ in range(3):
@@ -95,9 +98,10 @@ async def test_what_a_person_was_asked_about_is_listed_with_what_became_of_it(he
     assert rows == [(told, "waits"), (told, "declined"), (told, "placed")]
 
 
+@on_both
 async def test_an_agent_is_revoked_after_a_question(here: Trade):
     agent = await assistant(here)
-    browser, _ = await enter_as_partner(here.mercato, here.front)
+    browser = await enter_as_partner(here.mercato, here.front)
     page = await browser.open(PAGE)
     question = await browser.press(page, "Revoke agent")
     assert question.heading == "Revoke the agent Lunch?"
@@ -111,14 +115,14 @@ async def test_an_agent_is_revoked_after_a_question(here: Trade):
 
 async def test_revoking_a_key_says_how_many_agents_are_revoked_with_it(here: Trade):
     agent = await assistant(here)
-    browser, _ = await enter_as_partner(here.mercato, here.front)
+    browser = await enter_as_partner(here.mercato, here.front)
     question = await browser.open(f"/console/keys/{agent.created['parentKeyId']}/revoke")
     assert "The agents that it has made are revoked with it: 1." in question.text
     assert "descend" not in question.text
 
 
 async def test_an_agent_made_in_a_session_is_revoked_with_the_sessions_key(here: Trade):
-    browser, _ = await enter_as_partner(here.mercato, here.front)
+    browser = await enter_as_partner(here.mercato, here.front)
     made = await browser.press(await browser.open(PAGE), "Create agent", name="Lunch")
     agent = here.front.with_key(shown(made))
     assert (await agent.get(ORDERS)).status == 200
@@ -129,7 +133,7 @@ async def test_an_agent_made_in_a_session_is_revoked_with_the_sessions_key(here:
 
 
 async def test_a_fault_of_a_new_agent_is_shown_and_nothing_is_made(here: Trade):
-    browser, _ = await enter_as_partner(here.mercato, here.front)
+    browser = await enter_as_partner(here.mercato, here.front)
     refused = await browser.press(await browser.open(PAGE), "Create agent", name="Lunch", maximumDay="20")
     assert refused.status == 422
     assert "currency is needed" in refused.text
@@ -139,10 +143,10 @@ async def test_a_fault_of_a_new_agent_is_shown_and_nothing_is_made(here: Trade):
 async def test_another_accounts_agent_is_not_found(here: Trade):
     agent = await assistant(here)
     stranger = (await here.mercato.partner(PartnerKind.MARKETFRONT))[1]
-    browser, _ = await enter_as_partner(here.mercato, stranger)
+    browser = await enter_as_partner(here.mercato, stranger)
     for path in ("", "/revoke"):
         assert (await browser.open(f"{PAGE}/{agent.created['agentId']}{path}")).status == 404
-    merchant, _ = await enter_as_partner(here.mercato, here.pos)
+    merchant = await enter_as_partner(here.mercato, here.pos)
     assert (await merchant.open(PAGE)).status == 404
 
 

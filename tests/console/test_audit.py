@@ -28,7 +28,7 @@ def entries(page: Page) -> list[list[str]]:
 
 
 async def test_changes_are_found_by_actor_action_partner_and_time(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     made, _ = await mercato.partner(name="Joe's")
     await change(mercato, user="bob", action="store pause", partner=made.id, status="paused")
     await change(mercato, user="bob", action="key revoke")
@@ -58,7 +58,7 @@ async def test_changes_are_found_by_actor_action_partner_and_time(mercato: Servi
 async def test_a_search_by_actor_examines_a_bounded_number_of_entries_per_page(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     for user in ("bob", "eve", "eve", "eve", "bob"):
         await change(mercato, user=user, action="store pause")
     monkeypatch.setattr(trail, "MAX_SEARCHED_BY_INDEX", 2)
@@ -73,7 +73,7 @@ async def test_a_search_by_actor_examines_a_bounded_number_of_entries_per_page(
 
 
 async def test_changes_come_in_pages(mercato: Service, monkeypatch: pytest.MonkeyPatch):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     monkeypatch.setattr("mercato.console.screens.operators.administration.PAGE", 2)
     for number in range(3):
         await change(mercato, user="bob", action="store pause", number=number)
@@ -83,7 +83,7 @@ async def test_changes_come_in_pages(mercato: Service, monkeypatch: pytest.Monke
 
 
 async def test_what_others_wrote_is_shown_as_text(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     await change(mercato, user=HOSTILE, action=HOSTILE, reason=[HOSTILE])
     page = await browser.open("/console/audit")
     check_frame(page)
@@ -92,5 +92,5 @@ async def test_what_others_wrote_is_shown_as_text(mercato: Service):
 
 
 async def test_a_partner_has_no_audit(mercato: Service):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert (await browser.open("/console/audit")).status == 404

@@ -14,6 +14,7 @@ from tests.api.trade import CUSTOMER, MERCHANT, Time, Trade, tea, trade
 from tests.catalog.documents import cafe
 from tests.console.browser import Browser, Element, Page
 from tests.console.visiting import enter_as_partner, enter_as_person
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service, service
 from tests.sharing import own, shared
 
@@ -25,7 +26,7 @@ from mercato.features.sign_in.roles import Role
 from mercato_contract import clock
 from mercato_contract.wire import parse_instant, rfc3339
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 BOARD = "/console/board"
 WHO = "Ada L."
@@ -48,7 +49,7 @@ async def manual(mercato: Service, shop: MerchantServer) -> Trade:
 
 @pytest.fixture
 async def tablet(mercato: Service, manual: Trade) -> Browser:
-    return (await enter_as_partner(mercato, manual.pos))[0]
+    return await enter_as_partner(mercato, manual.pos)
 
 
 def number_of(order: Any) -> str:
@@ -104,23 +105,25 @@ async def test_an_order_that_its_stores_system_takes_is_not_on_the_board(
 ):
     trading = await trade(mercato, shop)
     await trading.placed()
-    browser, _ = await enter_as_partner(mercato, trading.pos)
+    browser = await enter_as_partner(mercato, trading.pos)
     page = await browser.open(BOARD)
     assert [numbers(page, column) for column in ("new", "preparing", "ready")] == [[], [], []]
 
 
+@on_both
 async def test_an_order_that_the_service_accepted_is_new_until_somebody_takes_it(
     mercato: Service, shop: MerchantServer
 ):
     trading = await trade(mercato, shop, webhook=False)
     order = await trading.placed()
-    browser, _ = await enter_as_partner(mercato, trading.pos)
+    browser = await enter_as_partner(mercato, trading.pos)
     page = await browser.open(BOARD)
     assert numbers(page, "new") == [number_of(order)]
     assert "Cancelled unless accepted" not in page.text
     assert numbers(await browser.press(page, "20 min"), "preparing") == [number_of(order)]
 
 
+@on_both
 async def test_a_scheduled_order_is_new_with_its_time_in_the_stores_zone_and_accepted_for_it(
     manual: Trade, tablet: Browser
 ):
@@ -164,7 +167,7 @@ async def test_one_store_has_a_board_of_its_own(mercato: Service, manual: Trade,
     store = await mercato.live(manual.pos, shop.host(cafe(), "/b.json"), name="b", members=members)
     other = replace(manual, store=store)
     orders = [await one.placed() for one in (manual, other)]
-    browser, _ = await enter_as_partner(mercato, manual.pos)
+    browser = await enter_as_partner(mercato, manual.pos)
     everything = await browser.open(BOARD)
     assert numbers(everything, "new") == [number_of(order) for order in orders]
     assert [option.text for option in everything.field("Store").all("option")] == [
@@ -185,6 +188,7 @@ async def test_one_store_has_a_board_of_its_own(mercato: Service, manual: Trade,
 # --- what people do -------------------------------------------------------------------------------------
 
 
+@on_both
 async def test_an_order_goes_through_the_columns_by_the_buttons(manual: Trade, tablet: Browser):
     order = await manual.placed()
     number = number_of(order)
@@ -261,6 +265,7 @@ async def test_an_order_is_refused_for_a_reason_that_the_storefront_reads(
     assert (now["state"], now["cancelReason"]) == ("cancelled", reason)
 
 
+@on_both
 @pytest.mark.parametrize(
     ("button", "state", "cancellation"),
     [("Cancel order", "cancelled", "accepted"), ("Keep order", "open", "refused")],
@@ -280,6 +285,7 @@ async def test_a_person_decides_what_a_storefront_asks_for(
 # --- races ----------------------------------------------------------------------------------------------
 
 
+@on_both
 async def test_the_second_to_decide_reads_what_happened_on_the_board(manual: Trade, tablet: Browser):
     for button, act, words in (
         ("20 min", {"state": "cancelled", "cancelReason": "Fire"}, "Refused just now by"),
@@ -298,6 +304,7 @@ async def test_the_second_to_decide_reads_what_happened_on_the_board(manual: Tra
         await manual.update(order, state="completed")
 
 
+@on_both
 async def test_after_the_time_the_board_says_that_nobody_accepted_the_order(manual: Trade, tablet: Browser):
     order = await manual.placed()
     page = await tablet.open(BOARD)
@@ -309,8 +316,9 @@ async def test_after_the_time_the_board_says_that_nobody_accepted_the_order(manu
     assert "nobody at Test Store accepted it in time" in late.text
 
 
+@on_both
 async def test_of_two_tablets_one_wins_and_the_other_reads_what_happened(mercato: Service, manual: Trade):
-    tablets = [(await enter_as_partner(mercato, manual.pos))[0] for _ in range(2)]
+    tablets = [(await enter_as_partner(mercato, manual.pos)) for _ in range(2)]
     for _ in range(4):
         order = await manual.placed()
         accept, refuse = [await one.open(BOARD) for one in tablets]
@@ -327,7 +335,7 @@ async def test_of_two_tablets_one_wins_and_the_other_reads_what_happened(mercato
 
 
 async def test_two_who_press_the_same_button_both_see_it_done(mercato: Service, manual: Trade):
-    tablets = [(await enter_as_partner(mercato, manual.pos))[0] for _ in range(2)]
+    tablets = [(await enter_as_partner(mercato, manual.pos)) for _ in range(2)]
     await manual.placed()
     for button in ("Ready", "Handed over"):
         if button == "Ready":
@@ -363,7 +371,7 @@ async def test_a_manager_and_support_have_the_board_and_read_only_has_not(mercat
 
 @own()
 async def test_a_storefront_and_an_operator_have_no_board(mercato: Service, manual: Trade):
-    storefront, _ = await enter_as_partner(mercato, manual.front)
+    storefront = await enter_as_partner(mercato, manual.front)
     operator, _ = await enter_as_person(mercato, Role.SUPPORT)
     order = await manual.placed()
     for browser in (storefront, operator):
@@ -374,7 +382,7 @@ async def test_a_storefront_and_an_operator_have_no_board(mercato: Service, manu
 async def test_another_partners_board_order_and_ticket_do_not_exist(mercato: Service, manual: Trade):
     order = await manual.placed()
     _, stranger = await mercato.partner(PartnerKind.COMMERCE)
-    browser, _ = await enter_as_partner(mercato, stranger)
+    browser = await enter_as_partner(mercato, stranger)
     assert (await browser.open(f"{BOARD}?storeId={manual.store['storeId']}")).status == 404
     assert (await browser.open(f"{BOARD}?storeId={uuid4()}")).status == 404
     assert WHO not in (await browser.open(BOARD)).text
@@ -405,12 +413,13 @@ async def test_an_act_on_a_board_that_does_not_exist_does_nothing(
     assert (now["state"], now["status"]) == ("open", "pending")
 
 
+@on_both
 async def test_a_session_of_one_store_has_that_stores_board_alone(
     mercato: Service, manual: Trade, shop: MerchantServer
 ):
     order = await manual.placed()
     own = await trade(mercato, shop, webhook=False)
-    browser, _ = await enter_as_partner(mercato, own.pos, storeId=own.store["storeId"])
+    browser = await enter_as_partner(mercato, own.pos, storeId=own.store["storeId"])
     placed = await own.placed()
     page = await browser.open(BOARD)
     assert numbers(page, "new") == [number_of(placed)]
@@ -438,6 +447,7 @@ async def test_a_waiting_request_is_answered_when_an_order_comes(manual: Trade, 
     assert number_of(order) in part.body.decode()
 
 
+@on_both
 async def test_a_cursor_of_before_has_the_change_at_once(manual: Trade, tablet: Browser):
     page = await tablet.open(BOARD)
     order = await manual.placed()
@@ -479,7 +489,7 @@ async def test_a_request_that_waits_is_not_counted_as_slow(
     async with service(database_url, tmp_path / "slow", slow_ms=1) as mercato:
         manual = await trade(mercato, shop, webhook=False)
         await handled(manual, orderHandling="manual")
-        tablet, _ = await enter_as_partner(mercato, manual.pos)
+        tablet = await enter_as_partner(mercato, manual.pos)
         page = await tablet.open(BOARD)
         waiting = asyncio.create_task(wait(tablet, page))
         await manual.placed()
@@ -488,6 +498,7 @@ async def test_a_request_that_waits_is_not_counted_as_slow(
     assert "boardChanges" not in recorded
 
 
+@on_both
 async def test_an_act_of_the_script_is_answered_with_the_board(manual: Trade, tablet: Browser):
     order = await manual.placed()
     path = f"{BOARD}/{order['orderId']}/accept"
@@ -520,6 +531,7 @@ async def test_the_manifest_lets_a_tablet_install_the_board(mercato: Service, ta
     assert (picture.body[:8], picture.body[16:24]) == (b"\x89PNG\r\n\x1a\n", bytes((0, 0, 0, 180)) * 2)
 
 
+@on_both
 async def test_without_javascript_the_board_reloads_itself(manual: Trade, tablet: Browser):
     order = await manual.placed()
     page = await tablet.open(BOARD)
@@ -550,7 +562,7 @@ async def test_the_boards_of_all_change_when_anybody_acts(mercato: Service, manu
     order = await manual.placed()
     page = await tablet.open(BOARD)
     waiting = asyncio.create_task(wait(tablet, page))
-    other, _ = await enter_as_partner(mercato, manual.pos)
+    other = await enter_as_partner(mercato, manual.pos)
     await other.press(await other.open(BOARD), "20 min")
     assert await waiting == "changed"
     assert (await manual.pos.get(f"{MERCHANT}/{order['orderId']}")).json()["status"] == "confirmed"

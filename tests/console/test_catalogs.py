@@ -12,6 +12,7 @@ from tests.catalog.documents import cafe
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -19,7 +20,7 @@ from mercato.features.catalogs import queries
 from mercato_contract import clock
 from mercato_contract.wire import rfc3339
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
 async def publish(deal: Trade, document: Any, path: str) -> Any:
@@ -33,6 +34,7 @@ async def first_run(browser: Browser) -> Page:
     return await browser.open(f"/console/catalogs/{listed.ids('Runs')[0]}")
 
 
+@on_both
 async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     broken = cafe()
@@ -41,7 +43,7 @@ async def test_a_failed_run_shows_every_error_by_its_pointer(mercato: Service, s
     broken["items"][key]["name"] = 7
     ended = await publish(deal, broken, "/broken.json")
     assert ended["status"] == "failed"
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     listed = await browser.open("/console/catalogs?status=failed")
     assert [row[0] for row in listed.rows("Runs")] == ["failed"]
     assert listed.rows("Runs")[0][3].startswith(ended["errors"][0]["message"][:60])
@@ -61,12 +63,13 @@ async def test_a_document_that_is_not_json_is_shown_around_the_place_where_it_br
     deal = await trade(mercato, shop)
     broken = (json.dumps(cafe())[:-1] + ", <script>alert(1)</script>").encode()
     await publish(deal, broken, "/broken.json")
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     page = await first_run(browser)
     check_frame(page)
     assert page.rows("Errors")[0][2].endswith(", ▶<script>alert(1)</script>")
 
 
+@on_both
 @own()
 async def test_the_excerpts_of_a_run_are_deleted_with_it(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
@@ -81,7 +84,7 @@ async def test_the_excerpts_of_a_run_are_deleted_with_it(mercato: Service, shop:
 
 async def test_a_run_shows_its_changes_from_the_previous_set(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     assert "no previous set" in (await first_run(browser)).text
     dearer = cafe()
     tea = next(item for item in dearer["items"].values() if item["name"] == "Tea")
@@ -100,14 +103,14 @@ async def test_the_menu_is_a_tree_with_prices(mercato: Service, shop: MerchantSe
     for item in document["items"].values():
         item["name"] += HOSTILE
     deal = await trade(mercato, shop, catalog=document)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     listed = await browser.open("/console/catalogs")
     page = await browser.open(listed.link("Test Store"))
     check_frame(page)
     assert "Tea<script>alert(1)</script>" in page.text
     places = [one.attributes["href"] for one in page.root.all("a") if "place=" in one.attributes["href"]]
     menus = [await browser.open(f"{page.url}{place}") for place in places]
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     of_store = await operator.open(f"/console/stores/{deal.store['storeId']}")
     seen = await operator.open(of_store.link("Menu"))
     check_frame(seen)
@@ -118,6 +121,7 @@ async def test_the_menu_is_a_tree_with_prices(mercato: Service, shop: MerchantSe
     assert (await browser.open(f"{page.url}?place=9999")).status == 404
 
 
+@on_both
 async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(
     mercato: Service, shop: MerchantServer
 ):
@@ -135,7 +139,7 @@ async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(
         "items": {key: {"itemId": key, "name": f"{key} {'ж' * 90}", "basePrice": "1.00"} for key in ids},
     }
     deal = await trade(mercato, shop, catalog=document)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     page = await browser.open(f"/console/stores/{deal.store['storeId']}/menu", **{"Accept-Encoding": "gzip"})
     places: list[str] = []
     while True:
@@ -159,13 +163,13 @@ async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(
 @own()
 async def test_runs_are_visible_only_to_their_merchant_and_operators(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     run = (await browser.open("/console/catalogs")).ids("Runs")[0]
     store = deal.store["storeId"]
     strangers = [
-        (await enter_as_partner(mercato, (await mercato.partner())[1]))[0],
-        (await enter_as_partner(mercato, deal.front))[0],
-        (await enter_as_operator(mercato))[0],
+        await enter_as_partner(mercato, (await mercato.partner())[1]),
+        await enter_as_partner(mercato, deal.front),
+        await enter_as_operator(mercato),
     ]
     for stranger, of_run, of_menu in zip(strangers, (404, 404, 200), (404, 200, 200), strict=True):
         assert (await stranger.open(f"/console/catalogs/{run}")).status == of_run, "operators see runs"
@@ -174,25 +178,27 @@ async def test_runs_are_visible_only_to_their_merchant_and_operators(mercato: Se
     other = await mercato.live(
         deal.pos, shop.host({"currency": "USD", "sections": {}, "items": {}}, "/b.json"), name="b"
     )
-    only, _ = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
+    only = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
     assert len((await only.open(f"/console/catalogs?storeId={store}")).rows("Runs")) == 1
     assert (await only.open(f"/console/catalogs/{run}")).status == 404
     assert (await only.open(f"/console/stores/{store}/menu")).status == 404
     assert (await only.open(f"/console/stores/{other['storeId']}/menu")).status == 200
 
 
+@on_both
 async def test_runs_are_listed_page_by_page(
     mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("mercato.console.screens.catalogs.PAGE", 1)
     deal = await trade(mercato, shop)
     await publish(deal, cafe(), "/catalog.json")
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     first = await browser.open(f"/console/catalogs?storeId={deal.store['storeId']}&since=2026-01-01T00:00")
     second = await browser.open(first.link("Next page"))
     assert len({page.ids("Runs")[0] for page in (first, second)}) == 2
 
 
+@on_both
 async def test_an_earlier_set_is_activated_after_its_differences_are_shown(
     mercato: Service, shop: MerchantServer
 ):
@@ -202,7 +208,7 @@ async def test_an_earlier_set_is_activated_after_its_differences_are_shown(
     dearer["items"][key]["basePrice"] = "9.75"
     earlier = await publish(deal, cafe(), "/earlier.json")
     await publish(deal, dearer, "/dearer.json")
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     page = await browser.open(f"/console/catalogs/{earlier['catalogIngestId']}")
     question = await browser.press(page, "Activate this set")
     check_frame(question)
@@ -221,7 +227,7 @@ async def test_a_scheduled_switch_is_shown_and_cancelled(mercato: Service, shop:
     put = f"/v1/commerce/stores/{deal.store['storeId']}/catalog?activateAt={at}"
     accepted = (await deal.pos.call("PUT", put, cafe())).json()
     await mercato.until(deal.pos, accepted["statusUrl"], lambda run: "catalogSetId" in run)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     page = await first_run(browser)
     check_frame(page)
     assert "Switches at" in page.text

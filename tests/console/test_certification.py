@@ -59,7 +59,7 @@ async def upload(browser: Browser, text: str) -> Page:
 
 
 async def test_a_report_is_uploaded_and_shown_with_each_check(mercato: Service):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await upload(browser, signed(mercato, report()))
     assert page.status_region == "The report was uploaded."
     check_frame(page)
@@ -86,7 +86,7 @@ async def test_a_report_is_uploaded_and_shown_with_each_check(mercato: Service):
 
 
 async def test_a_report_is_uploaded_as_a_file(mercato: Service):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     form = await browser.open("/console/certification")
     page = await browser.press(form, "Upload report", file=signed(mercato, report()))
     assert page.status_region == "The report was uploaded."
@@ -94,13 +94,13 @@ async def test_a_report_is_uploaded_as_a_file(mercato: Service):
 
 
 async def test_a_form_without_a_report_is_refused_with_what_to_do(mercato: Service):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.press(await browser.open("/console/certification"), "Upload report")
     assert (page.status, "Choose its file" in page.text) == (422, True)
 
 
 async def test_a_report_of_another_installation_says_so(mercato: Service):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     other = msgspec.json.encode(sign(report(), Vault((b"k" * 32,)))).decode()
     page = await upload(browser, other)
     assert "anyone may have signed it" in page.text
@@ -120,14 +120,14 @@ async def test_a_report_of_another_installation_says_so(mercato: Service):
 async def test_a_file_that_is_not_a_signed_report_is_refused_with_the_reason(
     mercato: Service, change: Any, reason: str
 ):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await upload(browser, change(signed(mercato, report())))
     assert page.status == 422
     assert reason in page.text
 
 
 async def test_a_signed_report_whose_counts_or_kind_are_wrong_is_refused(mercato: Service):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     wrong = report()
     for changed, reason in (
         (report(counts=count(wrong.checks[:1])), "counts differ"),
@@ -144,12 +144,12 @@ async def test_the_newest_reports_are_kept_and_deleted_with_their_partner(
 ):
     monkeypatch.setattr("mercato.features.certification.queries.MAX_KEPT", 2)
     made, client = await mercato.partner()
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     pages = [await upload(browser, signed(mercato, report(target=f"t{n}"))) for n in range(3)]
     listed = await browser.open("/console/certification")
     assert [row[4] for row in listed.rows("Reports")] == ["t2", "t1"]
     assert (await browser.open(pages[0].url)).status == 404
-    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert (await stranger.open(pages[2].url)).status == 404
     assert (await stranger.post(pages[2].url + "/delete")).status == 404
     await offboarding.delete(mercato.app.db, made.id, now=clock.now)
@@ -159,6 +159,7 @@ async def test_the_newest_reports_are_kept_and_deleted_with_their_partner(
 
 async def test_a_session_for_one_store_sees_no_reports(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser, page = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    browser = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    page = await browser.open("/console")
     assert "Certification" not in page.navigation
     assert (await browser.open("/console/certification")).status == 404

@@ -14,7 +14,7 @@ import pytest
 from tests.api.trade import trade
 from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -23,7 +23,7 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.platform.db.errors import DatabaseUnavailable
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packages/mercato"
@@ -181,9 +181,9 @@ async def test_the_guides_fit_who_reads(browser: Client, reader: str):
 async def test_who_is_signed_in_sees_the_guides_of_their_role_until_they_choose_others(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):
-    merchant, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
-    storefront, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[1])
-    operator, _ = await enter_as_operator(mercato)
+    merchant = await enter_as_partner(mercato, (await mercato.partner())[1])
+    storefront = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[1])
+    operator = await enter_as_operator(mercato)
     everything = Browser(mercato.base, mercato.session)
     for browser, current in (
         (merchant, "Merchants"),
@@ -322,7 +322,7 @@ async def test_a_guide_has_this_installations_address_and_the_readers_own_store_
     assert f"{mercato.base}/v1/commerce/stores/$STORE/status" in page.text
     assert "$STORE is the id of a store" in page.text
     deal = await trade(mercato, shop)
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    merchant = await enter_as_partner(mercato, deal.pos)
     page = await merchant.open("/documentation/pause-a-store")
     assert f"{mercato.base}/v1/commerce/stores/{deal.store['storeId']}/status" in page.text
     assert "$STORE" not in page.text
@@ -332,7 +332,7 @@ async def test_a_guide_has_this_installations_address_and_the_readers_own_store_
         await enter_as_partner(mercato, (await mercato.partner())[1]),
         await enter_as_operator(mercato),
     ):
-        assert "$STORE" in (await stranger[0].open("/documentation/pause-a-store")).text
+        assert "$STORE" in (await stranger.open("/documentation/pause-a-store")).text
 
 
 def test_no_guide_that_is_served_reads_a_file_of_a_clone():

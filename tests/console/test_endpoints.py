@@ -6,6 +6,7 @@ from tests.console.browser import Page
 from tests.console.test_keys import shown
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -14,7 +15,7 @@ from mercato.features.webhooks import endpoint_health
 from mercato.features.webhooks.model import OPERATORS
 from mercato_client import verify_webhook
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 PATH = "/console/webhooks/endpoints"
 
@@ -25,11 +26,12 @@ def id_of(page: Page) -> str:
     return cells[0].removeprefix("endpoint-")
 
 
+@on_both
 async def test_an_endpoint_is_added_tested_disabled_enabled_and_deleted(
     mercato: Service, shop: MerchantServer
 ):
     client = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     page = await browser.open((await browser.open("/console/webhooks")).link("Webhook endpoints"))
     assert (page.title, page.heading) == ("Webhook endpoints", "Webhook endpoints")
     made = await browser.press(
@@ -68,7 +70,7 @@ async def test_an_endpoint_is_added_tested_disabled_enabled_and_deleted(
 async def test_operators_have_endpoints_of_their_own_that_no_partner_sees(
     mercato: Service, shop: MerchantServer
 ):
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     page = await operator.open((await operator.open("/console/webhooks")).link("Webhook endpoints"))
     check_frame(page)
     assert "Operators' events go nowhere yet" in page.text
@@ -83,7 +85,7 @@ async def test_operators_have_endpoints_of_their_own_that_no_partner_sees(
     _, headers, body = await shop.webhook()
     assert verify_webhook(headers, body, [secret]).type == "ping"
     assert "ping" in (await operator.open("/console/webhooks")).rows("Deliveries")[0]
-    stranger, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.COMMERCE))[1])
+    stranger = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.COMMERCE))[1])
     for action in ("test", "disable", "delete"):
         assert (await stranger.post(f"{PATH}/{id_of(page)}/{action}")).status == 404, action
     delivery = (await operator.open("/console/webhooks")).ids("Deliveries")[0]
@@ -101,7 +103,7 @@ async def test_an_endpoint_of_one_store_shows_the_stores_name(mercato: Service, 
     deal = await trade(mercato, shop)
     body = {"url": shop.base + "/mine", "storeIds": [deal.store["storeId"]]}
     assert (await deal.front.post("/v1/marketfront/webhook-endpoints", body)).status == 201
-    browser, _ = await enter_as_partner(mercato, deal.front)
+    browser = await enter_as_partner(mercato, deal.front)
     page = await browser.open(PATH)
     assert page.rows("Webhook endpoints")[0][3] == deal.store["name"]
     assert page.link(deal.store["name"]) == f"/console/stores/{deal.store['storeId']}"
@@ -109,7 +111,7 @@ async def test_an_endpoint_of_one_store_shows_the_stores_name(mercato: Service, 
 
 async def test_addresses_that_are_set_elsewhere_have_no_buttons(mercato: Service, shop: MerchantServer):
     here = await trade(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, here.pos)
+    browser = await enter_as_partner(mercato, here.pos)
     page = await browser.open(PATH)
     [row] = page.rows("Webhook endpoints")
     assert (row[0], row[1], row[5]) == ("enabled", shop.base + "/hooks", "")
@@ -118,10 +120,10 @@ async def test_addresses_that_are_set_elsewhere_have_no_buttons(mercato: Service
 
 async def test_another_partners_endpoint_is_not_found(mercato: Service, shop: MerchantServer):
     owner, stranger = [(await mercato.partner(PartnerKind.MARKETFRONT))[1] for _ in range(2)]
-    browser, _ = await enter_as_partner(mercato, owner)
+    browser = await enter_as_partner(mercato, owner)
     await browser.press(await browser.open(PATH), "Add endpoint", url=shop.base + "/mine")
     endpoint = id_of(await browser.open(PATH))
-    other, _ = await enter_as_partner(mercato, stranger)
+    other = await enter_as_partner(mercato, stranger)
     for action in ("test", "enable", "disable", "rotate-secret", "delete"):
         assert (await other.post(f"{PATH}/{endpoint}/{action}")).status == 404, action
     assert "Your events go nowhere yet" in (await other.open(PATH)).text
@@ -129,9 +131,9 @@ async def test_another_partners_endpoint_is_not_found(mercato: Service, shop: Me
 
 async def test_read_only_sessions_see_endpoints_and_change_none(mercato: Service, shop: MerchantServer):
     client = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     await browser.press(await browser.open(PATH), "Add endpoint", url=shop.base + "/mine")
-    reader, _ = await enter_as_partner(mercato, client, readOnly=True)
+    reader = await enter_as_partner(mercato, client, readOnly=True)
     page = await reader.open(PATH)
     assert page.rows("Webhook endpoints")[0][1] == shop.base + "/mine"
     assert not {"Add endpoint", "Send test", "Disable", "Rotate secret", "Delete"} & set(page.buttons)
@@ -144,7 +146,7 @@ async def test_read_only_sessions_see_endpoints_and_change_none(mercato: Service
 async def test_a_partner_of_both_kinds_has_endpoints_of_each_side(
     mercato: Service, shop: MerchantServer, side: str, type_: str
 ):
-    browser, _ = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
+    browser = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
     page = await browser.open(f"{PATH}?side={side}")
     await browser.press(page, "Add endpoint", url=shop.base + "/mine", types=type_)
     [row] = (await browser.open(f"{PATH}?side={side}")).rows("Webhook endpoints")
@@ -155,7 +157,7 @@ async def test_a_partner_of_both_kinds_has_endpoints_of_each_side(
 
 async def test_a_form_that_makes_no_sense_is_refused(mercato: Service, shop: MerchantServer):
     client = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     page = await browser.open(PATH)
     for wrong in ({"url": "nowhere"}, {"url": shop.base, "types": "order.place"}):
         assert (await browser.press(page, "Add endpoint", **wrong)).status == 422

@@ -19,7 +19,7 @@ async def test_a_customer_is_erased_after_a_preview_and_a_confirmation(
 ):
     deal = await trade(mercato, shop)
     order = (await deal.placed())["orderId"]
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     form = await browser.open("/console/erasure")
     check_frame(form)
     found = await browser.press(form, "Find", customer=ADA)
@@ -45,7 +45,7 @@ async def test_a_customer_is_erased_after_a_preview_and_a_confirmation(
 
 
 async def test_an_erasure_names_its_customer(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     for step in ("find", "confirm", "erase"):
         refused = await browser.post(f"/console/erasure/{step}", {"customer": "  "})
         assert (refused.status, "Name the customer" in refused.text) == (422, True)
@@ -59,7 +59,7 @@ async def test_neither_a_partner_nor_a_viewer_can_erase_or_look_for_a_customer(
 ):
     deal = await trade(mercato, shop)
     await deal.placed()
-    browser, _ = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
+    browser = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
     assert (await browser.open("/console/erasure")).status == 404
     for step in ("find", "confirm", "erase"):
         assert (await browser.post(f"/console/erasure/{step}", {"customer": ADA})).status == 404

@@ -7,9 +7,12 @@ from tests.api.trade import trade
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, answer_gone, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
+
+pytestmark = mostly_sqlite
 
 UNKNOWN = "0190f5fe-7e3b-7ccc-8000-00000000000a"
 
@@ -42,6 +45,7 @@ async def filtered(browser: Browser, screen: str, **fields: str) -> Page:
     return page
 
 
+@on_both
 async def test_a_partners_name_is_found_in_any_letter_case_and_by_the_beginning_of_its_id(
     mercato: Service, shop: MerchantServer
 ):
@@ -49,7 +53,7 @@ async def test_a_partners_name_is_found_in_any_letter_case_and_by_the_beginning_
     await deal.placed()
     assert (await deal.front.get("/v1/marketfront/stores/x")).status == 404
     await mercato.app.request_log.flush()
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     front = (await browser.open("/console/partners")).link("Café Zoë").rpartition("/")[2]
     for text in ("Café Zoë", "CAFÉ ZOË", "café zoë", front, front.upper(), front[:30]):
         for screen in ("orders", "refused-requests"):
@@ -76,7 +80,7 @@ async def test_a_partner_that_does_not_exist_is_reported_beside_its_field_and_th
     mercato: Service,
 ):
     await mercato.partner()
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     for screen, text in product(("orders", "stores", "webhooks", "refused-requests", "audit"), NOBODY):
         page = await filtered(browser, screen, partner=text)
         assert fault(page, "Partner") == "No partner has this name or id."
@@ -90,6 +94,7 @@ async def test_a_partner_that_does_not_exist_is_reported_beside_its_field_and_th
     assert fault(page, "Store") == "No store has this name or id."
 
 
+@on_both
 async def test_a_store_is_found_by_its_name_its_own_id_and_its_id(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     path = f"/v1/commerce/stores/{deal.store['storeId']}"
@@ -104,11 +109,11 @@ async def test_a_store_is_found_by_its_name_its_own_id_and_its_id(mercato: Servi
     ):
         for screen in screens:
             for text in texts:
-                page = await filtered(browser[0], screen, storeId=text)
+                page = await filtered(browser, screen, storeId=text)
                 assert (count(page, screen) > 0, fault(page, "Store")) == (True, ""), (screen, text)
-            page = await filtered(browser[0], screen, storeId="Joe")
+            page = await filtered(browser, screen, storeId="Joe")
             assert (count(page, screen), fault(page, "Store")) == (0, "No store has this name or id.")
-    other, _ = await enter_as_partner(mercato, stranger)
+    other = await enter_as_partner(mercato, stranger)
     for text in (*own, "store-1"):
         assert (
             fault(await filtered(other, "orders", storeId=text), "Store") == "No store has this name or id."
@@ -124,7 +129,7 @@ async def test_an_order_of_deliveries_is_found_by_the_beginning_of_its_id_by_bot
     path = "/v1/marketfront/webhook-deliveries"
     await mercato.until(deal.front, path, lambda page: page["deliveries"])
     for client, found in ((deal.pos, True), (deal.front, True), (stranger, False)):
-        browser, _ = await enter_as_partner(mercato, client)
+        browser = await enter_as_partner(mercato, client)
         for text in (order, order[:30]):
             page = await filtered(browser, "webhooks", orderId=text)
             assert count(page, "webhooks") == found
@@ -132,7 +137,7 @@ async def test_an_order_of_deliveries_is_found_by_the_beginning_of_its_id_by_bot
 
 
 async def test_values_that_cannot_be_read_are_reported_beside_their_fields(mercato: Service):
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     page = await operator.open("/console/webhooks?type=pizza&code=9x&since=yesterday&status=lost&partner=")
     assert page.status == 200
     for label in ("State", "Type", "Code", "Since"):
@@ -152,7 +157,7 @@ async def test_values_that_cannot_be_read_are_reported_beside_their_fields(merca
         fault(await operator.open("/console/audit?actor=nobody"), "Actor")
         == "Nobody of this name has done anything."
     )
-    merchant, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    merchant = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert fault(await merchant.open("/console/catalogs?status=lost"), "State")
     assert fault(await merchant.open("/console/stores?status=lost"), "Status")
     page = await merchant.open("/console/stores?name=Nowhere&status=paused")
@@ -160,13 +165,14 @@ async def test_values_that_cannot_be_read_are_reported_beside_their_fields(merca
     assert page.field("Name").attributes["value"] == "Nowhere"
 
 
+@on_both
 async def test_resend_failed_sends_nothing_if_a_filter_fits_nothing(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     shop.answers["events"] = answer_gone
     await deal.placed()
     path = "/v1/marketfront/webhook-deliveries?status=failed"
     await mercato.until(deal.front, path, lambda page: page["deliveries"])
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     page = await browser.press(await filtered(browser, "webhooks", partner="nobody"), "Resend failed")
     assert (page.status, "Nothing was done" in page.text) == (422, True)
     assert (await deal.front.get(path)).json()["deliveries"], "it is as it was"
@@ -178,7 +184,7 @@ async def test_resend_failed_sends_nothing_if_a_filter_fits_nothing(mercato: Ser
 
 async def test_a_search_that_finds_nothing_keeps_its_field(mercato: Service):
     made, _ = await mercato.partner()
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     none = await browser.post("/console/search", {"text": "Café <Zoë>"})
     assert "Nothing found" in none.text
     assert none.field("Search").attributes["value"] == "Café <Zoë>"

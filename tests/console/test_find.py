@@ -9,6 +9,7 @@ from tests.api.trade import CUSTOMER, Time, trade
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_as_partner, enter_whole_account
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.waiting import PATIENCE
 
@@ -21,6 +22,8 @@ from mercato.features.sign_in.model import Grant
 from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
 from mercato_contract import clock
+
+pytestmark = mostly_sqlite
 
 GROUPS = ("Orders", "Stores", "Partners", "Runs", "Webhooks", "Refused requests")
 
@@ -43,6 +46,7 @@ def leads_to(page: Page, path: str) -> bool:
     return any(link.attributes["href"] == f"/console/{path}" for link in page.root.all("a"))
 
 
+@on_both
 async def test_an_order_is_found_by_every_word_that_people_have_for_it(
     mercato: Service, shop: MerchantServer
 ):
@@ -53,7 +57,7 @@ async def test_an_order_is_found_by_every_word_that_people_have_for_it(
     reply = await deal.place(deal.order(customer=customer), key="front-77")
     order = reply.json()["orderId"]
     await deal.placed()
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     words = (
         "+31 6 12345678",
         "0031612345678",
@@ -63,8 +67,8 @@ async def test_an_order_is_found_by_every_word_that_people_have_for_it(
     )
     for who in (
         browser,
-        (await enter_as_partner(mercato, deal.pos))[0],
-        (await enter_as_partner(mercato, deal.front))[0],
+        await enter_as_partner(mercato, deal.pos),
+        await enter_as_partner(mercato, deal.front),
     ):
         for text in (*words, order[-8:].upper(), order, order[:30]):
             page = await find(who, text)
@@ -75,7 +79,7 @@ async def test_an_order_is_found_by_every_word_that_people_have_for_it(
             assert len(groups(await find(who, text))["Orders"]) == 2
         for text in ("+31612345679", "bob@example.com", "A-Z"):
             assert not groups(await find(who, text)), text
-    front, _ = await enter_as_partner(mercato, deal.front)
+    front = await enter_as_partner(mercato, deal.front)
     assert leads_to(await find(front, "front-77"), f"orders/{order}")
 
 
@@ -87,7 +91,8 @@ async def test_a_store_a_partner_and_a_webhook_are_found(mercato: Service, shop:
     made, client = await mercato.partner(name="Joe's <b>Pizza")
     assert (await client.get("/v1/commerce/stores/x", headers={"X-Request-Id": "mine"})).status == 404
     await mercato.app.request_log.flush()
-    browser, page = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
+    page = await browser.open("/console")
     assert [one.attributes["type"] for one in page.root.all("input")] == ["search"]
     for text, there, group in (
         ("test store", f"stores/{deal.store['storeId']}", "Stores"),
@@ -122,13 +127,14 @@ TYPED = (
 )
 
 
+@on_both
 async def test_stores_and_partners_are_found_by_what_people_type_for_their_names(
     mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
-    operator, _ = await enter_as_operator(mercato)
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
-    front, _ = await enter_as_partner(mercato, deal.front)
+    operator = await enter_as_operator(mercato)
+    merchant = await enter_as_partner(mercato, deal.pos)
+    front = await enter_as_partner(mercato, deal.front)
     path = f"/v1/commerce/stores/{deal.store['storeId']}"
     for name, typed in TYPED:
         assert (await deal.pos.call("PUT", path, {"name": name})).status == 200
@@ -145,8 +151,8 @@ async def test_a_storefront_does_not_find_the_stores_of_a_suspended_merchant(
 ):
     deal = await trade(mercato, shop)
     store_id = deal.store["storeId"]
-    browser, _ = await enter_as_partner(mercato, deal.front)
-    operator, _ = await enter_as_operator(mercato)
+    browser = await enter_as_partner(mercato, deal.front)
+    operator = await enter_as_operator(mercato)
     words = ("test store", store_id, store_id[:13])
     for text in words:
         assert leads_to(await find(browser, text), f"stores/{store_id}"), text
@@ -158,13 +164,14 @@ async def test_a_storefront_does_not_find_the_stores_of_a_suspended_merchant(
     assert leads_to(await find(operator, store_id), f"stores/{store_id}")
 
 
+@on_both
 async def test_whatever_a_list_shows_shortened_is_found_by_pasting_it(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     await deal.placed()
     assert (await mercato.run(deal.pos, deal.store["storeId"], shop.base + "/catalog.json"))["status"]
-    operator, _ = await enter_as_operator(mercato)
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
-    store, _ = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    operator = await enter_as_operator(mercato)
+    merchant = await enter_as_partner(mercato, deal.pos)
+    store = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
     for browser in (operator, merchant, store):
         for path in ("orders", "webhooks", "catalogs"):
             links = (await browser.open(f"/console/{path}")).row_links
@@ -175,6 +182,7 @@ async def test_whatever_a_list_shows_shortened_is_found_by_pasting_it(mercato: S
                     assert leads_to(await find(browser, text), there), (path, text)
 
 
+@on_both
 async def test_orders_stores_partners_runs_and_webhooks_are_found_by_the_last_eight_digits_of_their_ids(
     mercato: Service, shop: MerchantServer
 ):
@@ -182,9 +190,9 @@ async def test_orders_stores_partners_runs_and_webhooks_are_found_by_the_last_ei
     order = (await deal.placed())["orderId"]
     path = "/v1/marketfront/webhook-deliveries"
     sent = (await mercato.until(deal.front, path, lambda page: page["deliveries"]))["deliveries"][0]
-    operator, _ = await enter_as_operator(mercato)
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
-    front, _ = await enter_as_partner(mercato, deal.front)
+    operator = await enter_as_operator(mercato)
+    merchant = await enter_as_partner(mercato, deal.pos)
+    front = await enter_as_partner(mercato, deal.front)
     (run,) = (await operator.open("/console/catalogs")).row_links
     async with mercato.app.db.read() as tx:
         partner = await tx.scalar(select(stores.c.partner_id))
@@ -204,6 +212,7 @@ async def test_orders_stores_partners_runs_and_webhooks_are_found_by_the_last_ei
         assert listed.ids("Orders") == [order], "the fields of filters take it, too"
 
 
+@on_both
 async def test_a_search_never_tells_what_other_partners_have(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     order = (await deal.placed())["orderId"]
@@ -224,13 +233,13 @@ async def test_a_search_never_tells_what_other_partners_have(mercato: Service, s
         str(made.id),
         str(made.id)[-8:],
     ]
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     (run,) = (await browser.open("/console/catalogs")).row_links
     texts += [run.text, run.attributes["title"]]
     texts += [sent["deliveryId"], sent["deliveryId"][-8:], sent["webhookId"]]
     own = [deal.store["storeId"], deal.store["storeId"][-8:], "Test Store", "store-1"]
-    both, _ = await enter_whole_account(mercato, other.id)
-    strange, _ = await enter_as_partner(mercato, merchant)
+    both = await enter_whole_account(mercato, other.id)
+    strange = await enter_as_partner(mercato, merchant)
     unknown = (await find(strange, str(clock.new_id()))).text
     for text in texts:
         assert not groups(await find(both, text)), text
@@ -251,7 +260,7 @@ async def test_a_read_only_session_finds_no_order_by_its_customer(mercato: Servi
     async with mercato.app.db.write() as tx:
         link = await sessions.create_link(tx, grant, now=clock.now())
     operator, _ = await enter(mercato, f"{mercato.base}/console/links/{link.token}")
-    partner, _ = await enter_as_partner(mercato, deal.front, readOnly=True)
+    partner = await enter_as_partner(mercato, deal.front, readOnly=True)
     for browser in (operator, partner):
         for text in (CUSTOMER["phone"], CUSTOMER["email"]):
             page = await find(browser, text)
@@ -265,7 +274,7 @@ async def test_a_session_for_one_store_finds_nothing_of_another(mercato: Service
     second = await mercato.live(
         deal.pos, shop.host(shop.documents["/catalog.json"], "/2.json"), name="store-2"
     )
-    browser, _ = await enter_as_partner(mercato, deal.pos, storeId=second["storeId"])
+    browser = await enter_as_partner(mercato, deal.pos, storeId=second["storeId"])
     for text in (order, "A-1", CUSTOMER["phone"], "store-1", deal.store["storeId"]):
         assert not groups(await find(browser, text)), text
     assert len(groups(await find(browser, "Test Store"))["Stores"]) == 1
@@ -280,7 +289,7 @@ async def entries(mercato: Service) -> dict[tuple[UUID, str], int]:
 async def test_an_erased_customer_cannot_be_found(mercato: Service, shop: MerchantServer, clock_ahead: Time):
     deal = await trade(mercato, shop)
     first = UUID((await deal.placed())["orderId"])
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     assert groups(await find(browser, CUSTOMER["phone"]))
     await privacy.erase_all(mercato.app.db, CUSTOMER["email"])
     second = UUID(
@@ -300,13 +309,14 @@ async def test_an_erased_customer_cannot_be_found(mercato: Service, shop: Mercha
     assert len(groups(await find(browser, "A-1"))["Orders"]) == 2, "its number is nobody's"
 
 
+@on_both
 async def test_an_erasure_by_any_spelling_takes_every_order_that_the_search_finds(
     mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
     where = {"address": {"country": "NL", "city": "Utrecht"}}
     assert (await deal.pos.call("PUT", f"/v1/commerce/stores/{deal.store['storeId']}", where)).status == 200
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     for typed in ("+31 6 1234 5678", "0031612345678"):
         for phone in ("06-12345678", "+31612345678", "\uff10\uff16 1234 5678"):
             await deal.placed(deal.order(customer=CUSTOMER | {"phone": phone}))
@@ -326,6 +336,7 @@ async def test_an_erasure_by_any_spelling_takes_every_order_that_the_search_find
         await privacy.erase_all(mercato.app.db, "+32612345678")
 
 
+@on_both
 async def test_orders_of_an_earlier_release_are_indexed_in_the_background(
     mercato: Service, shop: MerchantServer, monkeypatch: Any
 ):
@@ -352,11 +363,12 @@ async def test_orders_of_an_earlier_release_are_indexed_in_the_background(
         assert await tx.scalar(waiting) == 0, "the oldest order has its entries"
 
 
+@on_both
 async def test_any_text_can_be_searched_for(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     await deal.placed()
-    browser, _ = await enter_as_operator(mercato)
-    partner, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_operator(mercato)
+    partner = await enter_as_partner(mercato, deal.pos)
     hostile = (
         "%",
         "_",

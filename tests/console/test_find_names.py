@@ -10,6 +10,7 @@ from tests.api.trade import CUSTOMER, Trade, trade
 from tests.console.browser import Browser
 from tests.console.test_find import entries, find, groups, leads_to
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.waiting import PATIENCE
 
@@ -23,6 +24,8 @@ from mercato.platform import jobs as queue
 from mercato.platform.db.tables import jobs
 from mercato_contract import clock
 from mercato_contract.placements import Customer
+
+pytestmark = mostly_sqlite
 
 
 async def place(deal: Trade, first: str, last: str, **more: str) -> str:
@@ -77,15 +80,16 @@ def test_words_of_a_name_are_bounded_and_every_customer_has_one():
         assert not any(keys.name_candidates(text)), text
 
 
+@on_both
 async def test_orders_are_found_by_their_customers_name_newest_first(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     first = await place(deal, "Ada", "Lovelace")
     await place(deal, "Ada", "Byron")
     second = await place(deal, "Lovelace", "Ada")
     who = (
-        (await enter_as_partner(mercato, deal.pos))[0],
-        (await enter_as_partner(mercato, deal.front))[0],
-        (await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"]))[0],
+        await enter_as_partner(mercato, deal.pos),
+        await enter_as_partner(mercato, deal.front),
+        await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"]),
         (await enter_as_person(mercato, Role.SUPPORT))[0],
     )
     for browser in who:
@@ -108,13 +112,13 @@ async def test_only_those_who_may_see_customers_find_orders_by_a_name(mercato: S
     second = await mercato.live(
         deal.pos, shop.host(shop.documents["/catalog.json"], "/2.json"), name="store-2"
     )
-    admin, _ = await enter_as_operator(mercato)
+    admin = await enter_as_operator(mercato)
     blind = {
-        "read-only": (await enter_as_partner(mercato, deal.pos, readOnly=True))[0],
+        "read-only": (await enter_as_partner(mercato, deal.pos, readOnly=True)),
         "admin": admin,
-        "another merchant": (await enter_as_partner(mercato, merchant))[0],
+        "another merchant": (await enter_as_partner(mercato, merchant)),
         "another partner": (await enter_as_person(mercato, Role.MANAGER, stranger.id))[0],
-        "another store": (await enter_as_partner(mercato, deal.pos, storeId=second["storeId"]))[0],
+        "another store": (await enter_as_partner(mercato, deal.pos, storeId=second["storeId"])),
     }
     for name, browser in blind.items():
         assert not groups(await find(browser, "ada lovelace")), name
@@ -128,7 +132,7 @@ async def test_an_erased_customer_is_not_found_by_name(mercato: Service, shop: M
     deal = await trade(mercato, shop)
     first = await place(deal, "Ada", "Lovelace")
     second = await place(deal, "Ada", "Lovelace", email="bob@example.com", phone="+31612345678")
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     assert await found_orders(browser, "ada lovelace") == [second, first]
     await privacy.erase_all(mercato.app.db, CUSTOMER["email"])
     assert await found_orders(browser, "ada lovelace") == [second]
@@ -144,7 +148,7 @@ async def test_a_customer_erased_by_a_server_of_the_previous_release_is_not_foun
 ):
     deal = await trade(mercato, shop)
     await place(deal, "Ada", "Lovelace")
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     assert await found_orders(browser, "ada")
     monkeypatch.setattr(search, "CONTACTS", (SearchKind.PHONE, SearchKind.EMAIL))
     await privacy.erase_all(mercato.app.db, CUSTOMER["email"])
@@ -157,7 +161,7 @@ async def test_a_common_word_of_a_name_is_searched_for_among_the_newest(
     deal = await trade(mercato, shop)
     rare = await place(deal, "Ada", "Lovelace")
     common = [await place(deal, "Ada", "Byron") for _ in range(3)]
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     monkeypatch.setattr(search, "MAX_NAMED", 2)
     assert await found_orders(browser, "ada") == common[:0:-1]
     assert await found_orders(browser, "ada lovelace") == [rare], "by its rarest word"
@@ -176,6 +180,7 @@ async def remade(mercato: Service, expected: Any) -> None:
             await asyncio.sleep(0.02)
 
 
+@on_both
 async def test_orders_of_a_release_without_names_get_them_in_the_background(
     mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):

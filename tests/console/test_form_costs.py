@@ -187,7 +187,7 @@ async def test_no_form_with_a_session_costs_more_than_a_body_of_the_api(
         (STOREFRONTS, lambda: enter_as_partner(mercato, deal.front)),
         (OPERATORS, lambda: enter_as_operator(mercato)),
     ):
-        browser, _ = await enter()
+        browser = await enter()
         side = "commerce" if audience == MERCHANTS else "marketfront"
         client = deal.pos if audience == MERCHANTS else deal.front
         page = await mercato.until(client, f"/v1/{side}/webhook-deliveries", lambda page: page["deliveries"])
@@ -201,7 +201,7 @@ async def test_no_form_with_a_session_costs_more_than_a_body_of_the_api(
             if (
                 await browser.open("/console/account")
             ).status != 200:  # a form has ended the account's sessions
-                browser, _ = await enter()
+                browser = await enter()
             for form in islice(forms(screen.max_form), first, None, share):
                 await sender.send(path, form, browser)
             await sender.send(path, b"text=" + b"'" * (BEYOND - 5), browser)

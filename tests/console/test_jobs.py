@@ -29,7 +29,7 @@ async def add_dead(mercato: Service, kind: str = "old.kind", *, error: str = "no
 
 async def test_a_dead_job_is_shown_with_its_last_error_and_revived(mercato: Service):
     number = await add_dead(mercato, error=HOSTILE)
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     page = await browser.open("/console/jobs")
     check_frame(page)
     assert ["old.kind", "0", "0", "0", "1"] in page.rows("Queue")
@@ -53,7 +53,7 @@ async def test_a_dead_job_is_shown_with_its_last_error_and_revived(mercato: Serv
 async def test_a_dead_job_whose_work_waits_again_is_not_revived(mercato: Service):
     number = await add_dead(mercato, dedup="same")
     await add_dead(mercato, dedup="same", state="waiting")
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     refused = await browser.post("/console/jobs/revive", {"job": str(number)})
     assert (refused.status, "another job for the same work" in refused.text) == (409, True)
 
@@ -61,7 +61,7 @@ async def test_a_dead_job_whose_work_waits_again_is_not_revived(mercato: Service
 async def test_dead_jobs_of_one_kind_are_listed_and_revived_at_once(mercato: Service):
     for kind in ("old.kind", "other.kind", "old.kind"):
         await add_dead(mercato, kind)
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     page = await browser.open("/console/jobs?kind=old.kind")
     assert [row[2] for row in page.rows("Jobs")] == ["old.kind"] * 2
     done = await browser.press(page, "Revive all of this kind")
@@ -73,7 +73,7 @@ async def test_dead_jobs_come_in_pages(mercato: Service, monkeypatch: pytest.Mon
     monkeypatch.setattr("mercato.console.screens.operators.administration.PAGE", 2)
     now = clock.now()
     numbers = [await add_dead(mercato, run_at=now) for _ in range(5)]
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     page = await browser.open("/console/jobs?kind=old.kind")
     found = page.rows("Jobs")
     while any(link.text == "Next page" for link in page.root.all("a")):
@@ -85,6 +85,6 @@ async def test_dead_jobs_come_in_pages(mercato: Service, monkeypatch: pytest.Mon
 
 async def test_a_partner_has_no_jobs(mercato: Service):
     number = await add_dead(mercato)
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert (await browser.open("/console/jobs")).status == 404
     assert (await browser.post("/console/jobs/revive", {"job": str(number)})).status == 404

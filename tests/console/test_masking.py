@@ -14,6 +14,7 @@ from tests.api.agent_keys import assistant
 from tests.api.trade import MERCHANT, PLACE, Trade, tea, trade
 from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.databases import mostly_sqlite, on_both
 from tests.partners.test_commands import Shell, shell
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
@@ -35,7 +36,7 @@ from mercato_contract.clock import new_id
 from mercato_contract.events import EventType
 from mercato_contract.placements import ClientContext, Customer, PickupFulfillment, ScheduleType
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 __all__ = ["shell"]
 
@@ -167,13 +168,14 @@ def assert_unmarked(text: str, where: str, *, codes: bool = False) -> None:
     assert not found, f"{where} shows {found}: {text}"
 
 
+@on_both
 @own()
 async def test_no_page_of_operators_and_no_command_shows_the_customer_of_an_order(
     mercato: Service, shop: MerchantServer, shell: Shell
 ):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await happen(deal)
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     paths = await paths_of(mercato, OPERATORS)
     assert len(paths) > 40
     pages = {}
@@ -210,6 +212,7 @@ async def _assert_commands_show_nothing(mercato: Service, shell: Shell) -> None:
     assert "names the customer" in shell.err
 
 
+@on_both
 @own()
 async def test_support_of_the_operator_sees_names_and_the_rest_once_the_audit_trail_has_recorded_it(
     mercato: Service, shop: MerchantServer
@@ -242,11 +245,12 @@ async def test_support_of_the_operator_sees_names_and_the_rest_once_the_audit_tr
         str(order_id),
         {"customerShown": True},
     )
-    admin, _ = await enter_as_operator(mercato)
+    admin = await enter_as_operator(mercato)
     assert (await admin.post(f"{path}/customer")).status == 403
     assert (await support.post(f"/console/orders/{new_id()}/customer")).status == 404
 
 
+@on_both
 async def test_support_of_the_operator_sees_the_courier_once_it_asked_to(
     mercato: Service, shop: MerchantServer
 ):
@@ -260,7 +264,7 @@ async def test_support_of_the_operator_sees_the_courier_once_it_asked_to(
     for text in courier.values():
         assert text not in page.text
         assert text in shown.region("Fulfilment")
-    admin, _ = await enter_as_operator(mercato)
+    admin = await enter_as_operator(mercato)
     assert "Zqcourier" not in (await admin.open(f"/console/orders/{order['orderId']}")).text
 
 
@@ -287,7 +291,7 @@ async def test_no_page_of_a_read_only_session_shows_the_customer_of_an_order(
     await happen(deal)
     paths = await paths_of(mercato, PARTNERS)
     for client in (deal.pos, deal.front):
-        browser, _ = await enter_as_partner(mercato, client, readOnly=True)
+        browser = await enter_as_partner(mercato, client, readOnly=True)
         for path in paths:
             page = await browser.open(path)
             assert page.status in {200, 403, 404}, path
@@ -300,7 +304,7 @@ async def test_both_sides_of_an_order_see_its_customer_and_what_the_other_side_w
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await happen(deal)
     for client in (deal.pos, deal.front):
-        browser, _ = await enter_as_partner(mercato, client)
+        browser = await enter_as_partner(mercato, client)
         shown = await _texts(browser, "orders", "Orders")
         for words in ("Zqfirst Zqlast", "Zqnote at the counter", "Zqlinenote"):
             assert words in shown

@@ -27,8 +27,8 @@ async def test_a_storefront_goes_from_a_store_by_its_menu_to_the_playground(
     mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, deal.front)
-    store = await browser.open((await browser.open("/console/stores")).link("Test Store"))
+    browser = await enter_as_partner(mercato, deal.front)
+    store = await browser.open(f"/console/stores/{deal.store['storeId']}")
     menu = await browser.open(store.link("Menu"))
     assert menu.title == "Menu of Test Store"
     check_frame(menu)
@@ -43,7 +43,7 @@ async def test_a_storefront_goes_from_a_store_by_its_menu_to_the_playground(
 
 async def test_a_merchants_menu_leads_to_no_playground(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     store = await browser.open(f"/console/stores/{deal.store['storeId']}")
     menu = await browser.open(store.link("Menu"))
     assert "Cake" in menu.text
@@ -54,7 +54,7 @@ async def test_a_menu_of_hostile_names_is_text(mercato: Service, shop: MerchantS
     document = cafe()
     document["items"] = {key: item | {"name": HOSTILE} for key, item in document["items"].items()}
     deal = await trade(mercato, shop, catalog=document)
-    browser, _ = await enter_as_partner(mercato, deal.front)
+    browser = await enter_as_partner(mercato, deal.front)
     menu = await browser.open(f"/console/stores/{deal.store['storeId']}/menu?place=2")
     assert "<script>alert(1)" in menu.text
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in menu.body.decode()
@@ -64,7 +64,7 @@ async def test_a_menu_of_hostile_names_is_text(mercato: Service, shop: MerchantS
 async def test_a_session_of_one_store_sees_its_menu_alone(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     other = await mercato.live(deal.pos, shop.host(cafe(), "/b.json"), name="Other")
-    browser, _ = await enter_as_partner(mercato, deal.front, storeId=deal.store["storeId"])
+    browser = await enter_as_partner(mercato, deal.front, storeId=deal.store["storeId"])
     assert (await browser.open(f"/console/stores/{deal.store['storeId']}/menu")).status == 200
     assert (await browser.open(f"/console/stores/{other['storeId']}/menu")).status == 404
     assert (await browser.open(f"/console/stores/{CAKE}/menu")).status == 404
@@ -140,7 +140,7 @@ async def test_a_menu_of_60_000_items_is_shown_in_small_cheap_pages(
 ):
     deal = await trade(mercato, shop, catalog=large_menu(sections, name, groups))
     for client in (deal.pos, deal.front):
-        browser, _ = await enter_as_partner(mercato, client)
+        browser = await enter_as_partner(mercato, client)
         menu = f"/console/stores/{deal.store['storeId']}/menu"
         await browser.open(menu)
         most = MOST * plain_decoding_seconds()
@@ -161,7 +161,7 @@ async def test_a_menu_of_60_000_items_is_shown_in_small_cheap_pages(
 async def test_the_pages_of_a_section_show_each_of_its_items_once(mercato: Service, shop: MerchantServer):
     document = large_menu(600, long, 2)
     deal = await trade(mercato, shop, catalog=document)
-    browser, _ = await enter_as_partner(mercato, deal.front)
+    browser = await enter_as_partner(mercato, deal.front)
     menu = f"/console/stores/{deal.store['storeId']}/menu"
     seen: list[str] = []
     path: str | None = f"{menu}?place=300"

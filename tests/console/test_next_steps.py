@@ -2,13 +2,16 @@
 
 from tests.api.trade import trade
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import mostly_sqlite
 from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
 
+pytestmark = mostly_sqlite
+
 
 async def test_empty_pages_of_a_new_merchant_say_what_to_do(mercato: Service):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     for path, words in (
         ("stores", "Systems register one with POST /v1/commerce/onboarding/stores"),
         ("catalogs", "Registering a store starts one"),
@@ -20,7 +23,7 @@ async def test_empty_pages_of_a_new_merchant_say_what_to_do(mercato: Service):
 
 
 async def test_every_empty_list_says_what_would_be_there_to_whoever_opens_it(mercato: Service):
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     for path, words in (
         ("orders", "from the moment a storefront places them"),
         ("stores", "Merchants register them with the API"),
@@ -33,7 +36,7 @@ async def test_every_empty_list_says_what_would_be_there_to_whoever_opens_it(mer
         ("account", "With one, this device signs in without a link."),
     ):
         assert words in (await operator.open(f"/console/{path}")).text, path
-    storefront, _ = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[1])
+    storefront = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[1])
     for path, words in (
         ("orders", "Place one in the Playground"),
         ("stores", "Those of all merchants are here once they are activated."),
@@ -56,7 +59,7 @@ async def test_a_refused_request_a_run_and_a_list_of_orders_lead_to_the_order_an
     refused = await deal.pos.post(f"/v1/commerce/orders/{order}/status", {"status": "delivered"})
     assert refused.status == 422
     await mercato.app.request_log.flush()
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     listed = await browser.open("/console/refused-requests")
     request = await browser.open(listed.link(listed.rows("Requests")[0][1]))
     assert request.link(order) == f"/console/orders/{order}"

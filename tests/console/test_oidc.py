@@ -22,6 +22,7 @@ from joserfc.jwk import KeySet, RSAKey
 from tests.api.trade import Time
 from tests.console.browser import Browser, Page
 from tests.console.provider import CLIENT_ID, CLIENT_SECRET, Provider, provider
+from tests.databases import mostly_sqlite, on_both
 from tests.service import Service, service
 from tests.waiting import loop_timeout
 
@@ -35,6 +36,8 @@ from mercato.settings import Settings
 from mercato_contract import clock
 from mercato_contract.texts import Secret
 from mercato_tools.settings import SettingsError
+
+pytestmark = mostly_sqlite
 
 LINK = "Sign in with single sign-on"
 COOKIE = "__Host-mercato-sign-on"
@@ -136,6 +139,7 @@ async def test_a_claim_grants_access_and_a_viewer_changes_nothing(mercato: Servi
     assert "Read-only" not in page.root.all("header")[0].text
 
 
+@on_both
 async def test_support_of_single_sign_on_has_the_role_support_and_only_its_own_sessions(
     mercato: Service, there: Provider
 ):
@@ -159,6 +163,7 @@ async def test_support_of_single_sign_on_has_the_role_support_and_only_its_own_s
     assert (await anna.open("/console/account")).heading == "Account"
 
 
+@on_both
 async def test_a_change_of_the_settings_changes_what_support_may_at_once(start: Start, there: Provider):
     there.person = {"sub": "ian", "groups": ["helpdesk"]}
     async with start() as mercato:
@@ -256,6 +261,7 @@ async def test_a_callback_works_once_and_only_in_the_browser_that_began(mercato:
     assert there.calls.count("/token") == 2
 
 
+@on_both
 async def test_a_provider_that_takes_a_code_twice_signs_in_once(mercato: Service, there: Provider):
     browser, back = await walk_back(mercato)
     kept, codes = dict(browser.cookies), dict(there._codes)
@@ -545,6 +551,7 @@ async def test_an_id_token_that_is_nested_without_end_signs_nobody_in(mercato: S
     assert (await come(mercato))[1].status == 403
 
 
+@on_both
 async def test_an_unreachable_provider_is_reported_on_a_page(start: Start):
     async with start(oidc_issuer="http://127.0.0.1:9") as mercato:
         assert (await come(mercato))[1].status == 503

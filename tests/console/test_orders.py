@@ -12,7 +12,8 @@ from sqlalchemy import select, update
 from tests.api.trade import ADDRESS, Trade, tea, trade
 from tests.catalog.documents import cafe
 from tests.console.test_screens import check_frame
-from tests.console.visiting import enter, enter_as_operator, enter_as_partner, enter_as_person
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both
 from tests.service import MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -20,13 +21,10 @@ from tests.waiting import PATIENCE
 from mercato.features.orders import placement, resubmission
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
-from mercato.features.sign_in import sessions
-from mercato.features.sign_in.model import Grant
 from mercato.features.sign_in.roles import Role
 from mercato.features.webhooks.tables import deliveries
-from mercato_contract import clock
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
 async def _broken(_request: web.Request, _body: bytes) -> web.Response:
@@ -48,6 +46,7 @@ async def _until_called(deal: Trade, order_id: str, event: str, to: str) -> None
             await asyncio.sleep(0.02)
 
 
+@on_both
 async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_reasons(
     database_url: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
@@ -73,7 +72,7 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
             (enter_as_partner(mercato, deal.pos), True, False),
             (enter_as_partner(mercato, deal.front), False, True),
         ):
-            browser, _ = await enter
+            browser = await enter
             page = await browser.open(f"/console/orders/{order_id}")
             rows = page.rows("Timeline")
             assert rows[0][1] == "Placed by the storefront"
@@ -101,6 +100,7 @@ async def test_each_audience_sees_every_call_about_an_order_and_only_its_own_rea
             assert ("Merchant:" in page.text) == (sees_store and sees_storefront)
 
 
+@on_both
 @own()
 async def test_whoever_handles_a_merchants_orders_prints_a_ticket_from_the_orders_page(
     mercato: Service, shop: MerchantServer
@@ -110,10 +110,10 @@ async def test_whoever_handles_a_merchants_orders_prints_a_ticket_from_the_order
     async with mercato.app.db.read() as tx:
         merchant = await tx.scalar(select(orders.c.partner_id).where(orders.c.id == UUID(order_id)))
     for browser, prints in (
-        ((await enter_as_partner(mercato, deal.pos))[0], True),
+        (await enter_as_partner(mercato, deal.pos), True),
         ((await enter_as_person(mercato, Role.READ_ONLY, merchant))[0], False),
-        ((await enter_as_partner(mercato, deal.front))[0], False),
-        ((await enter_as_operator(mercato))[0], False),
+        (await enter_as_partner(mercato, deal.front), False),
+        (await enter_as_operator(mercato), False),
     ):
         page = await browser.open(f"/console/orders/{order_id}")
         assert ("Print ticket" in [one.text for one in page.root.all("a")]) == prints
@@ -133,17 +133,14 @@ async def test_an_orders_page_says_what_happens_and_shows_its_customer_to_its_pa
     order = deal.order(fulfillment=ANYWHERE | {"address": where, "instructions": "Ring twice"})
     placed = await deal.placed(order)
     path = f"/console/orders/{placed['orderId']}"
-    grant = Grant(partner_id=None, created_by="cli:eve", read_only=True)
-    async with mercato.app.db.write() as tx:
-        link = (await sessions.create_link(tx, grant, now=clock.now())).token
     for who, customer, cancels in (
         (enter_as_partner(mercato, deal.pos), True, True),
         (enter_as_partner(mercato, deal.front), True, True),
         (enter_as_partner(mercato, deal.pos, readOnly=True), False, False),
         (enter_as_operator(mercato), False, True),
-        (enter(mercato, f"{mercato.base}/console/links/{link}"), False, False),
+        (enter_as_operator(mercato, read_only=True), False, False),
     ):
-        browser, _ = await who
+        browser = await who
         page = await browser.open(path)
         check_frame(page)
         assert page.heading == "Test Store A-1"
@@ -167,8 +164,8 @@ async def test_an_orders_page_says_what_happens_and_shows_its_customer_to_its_pa
 @own()
 async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
-    operator, _ = await enter_as_operator(mercato)
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    operator = await enter_as_operator(mercato)
+    merchant = await enter_as_partner(mercato, deal.pos)
     both, one = "The storefront and the store are notified.", "The storefront is notified."
     for browser, reason, stored, sentence, notice in (
         (operator, "Fraud", "Fraud", "Cancelled just now by an operator: Fraud.", both),
@@ -194,9 +191,9 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
         again = await browser.post(f"{path}/cancel", {"reason": "once more"})
         assert again.status in {200, 409}, again.text
         assert (await deal.front.get(order)).json()["cancelReason"] == stored
-    other, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    other = await enter_as_partner(mercato, (await mercato.partner())[1])
     _, shopper = await mercato.partner(PartnerKind.MARKETFRONT)
-    other_front, _ = await enter_as_partner(mercato, shopper)
+    other_front = await enter_as_partner(mercato, shopper)
     open_order = (await deal.placed())["orderId"]
     for stranger in (other, other_front):
         reply = await stranger.post(f"/console/orders/{open_order}/cancel", {"reason": "mine"})
@@ -207,14 +204,16 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
 SILENT = "has no working address for this event and sees it on reading the order or the events feed."
 
 
+@on_both
 @own()
 @pytest.mark.parametrize(
     "address", ["none", "event URL", "endpoint", "other type", "other store", "disabled"]
 )
+@first_on_postgresql
 async def test_only_who_has_an_address_is_said_to_be_notified(
     mercato: Service, shop: MerchantServer, address: str
 ):
-    own = {"event_url": shop.base + "/events"} if address == "event URL" else {}
+    own: dict[str, Any] = {"event_url": shop.base + "/events"} if address == "event URL" else {}
     deal = await trade(mercato, shop, webhook=False, **own)
     other = await mercato.live(deal.pos, shop.host(cafe()), name="store-2")
     endpoints: dict[str, Any] = {
@@ -228,7 +227,7 @@ async def test_only_who_has_an_address_is_said_to_be_notified(
             "/v1/marketfront/webhook-endpoints", {"url": shop.base + "/hooks", **endpoints[address]}
         )
         assert made.status == 201, made.body
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     path = f"/console/orders/{(await deal.placed())['orderId']}"
     question = await operator.press(await operator.open(path), "Cancel order")
     done = await operator.press(question, "Confirm")
@@ -249,7 +248,7 @@ async def test_a_pages_times_are_all_in_the_one_zone_that_it_names(mercato: Serv
         f"/v1/commerce/orders/{placed['orderId']}/status",
         {"status": "confirmed", "estimatedReadyAt": "2999-01-31T23:30:00Z"},
     )
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     page = await browser.open(f"/console/orders/{placed['orderId']}")
     assert "Times are in Asia/Tokyo." in page.text
     assert "promised for 08:30 on 1 February" in page.region("Now")
@@ -260,6 +259,7 @@ async def test_a_pages_times_are_all_in_the_one_zone_that_it_names(mercato: Serv
     assert "promised for 00:30 on 1 February" in page.region("Now")
 
 
+@on_both
 async def test_a_merchant_adjusts_an_order_on_its_page_once_however_often_the_form_is_sent(
     mercato: Service, shop: MerchantServer
 ):
@@ -268,7 +268,7 @@ async def test_a_merchant_adjusts_an_order_on_its_page_once_however_often_the_fo
     placed = await deal.placed(deal.order(tea(), tea(1)))
     path = f"/console/orders/{placed['orderId']}"
     item = placed["cart"]["lineItems"][1]["lineItemId"]
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     question = await browser.press(await browser.open(path), "Adjust order")
     check_frame(question)
     assert "The order costs 8.70 USD now." in question.text
@@ -301,7 +301,7 @@ async def test_a_merchant_adjusts_an_order_on_its_page_once_however_often_the_fo
     order = (await deal.pos.get(f"/v1/commerce/orders/{placed['orderId']}")).json()
     assert [one["lineItemIds"] for one in order["adjustments"]] == [[item], []]
     assert order["amounts"]["totalAfterAdjustments"] == "7.00"
-    assert ["Refund", "-1.50"] in (await (await enter_as_partner(mercato, deal.front))[0].open(path)).rows(
+    assert ["Refund", "-1.50"] in (await (await enter_as_partner(mercato, deal.front)).open(path)).rows(
         "Amounts"
     )
     for faults, status in (
@@ -344,7 +344,7 @@ async def test_a_wrong_adjustment_is_shown_again_as_it_was_typed_with_what_is_wr
     placed = await deal.placed()
     path = f"/console/orders/{placed['orderId']}"
     item = placed["cart"]["lineItems"][0]["lineItemId"]
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     question = await browser.press(await browser.open(path), "Adjust order")
     sent = {"type": "refund", "amount": "1.50", "reason": "Cold tea", "lineItemId": item} | typed
     again = await browser.press(question, "Confirm", **sent)
@@ -359,13 +359,14 @@ async def test_a_wrong_adjustment_is_shown_again_as_it_was_typed_with_what_is_wr
     assert done.status_region.startswith("The order is adjusted")
 
 
+@on_both
 async def test_of_two_people_who_adjust_an_order_at_once_one_is_told_to_look_again(
     mercato: Service, shop: MerchantServer
 ):
     shop.answers["place"] = {"accepted": True}
     deal = await trade(mercato, shop)
     placed = await deal.placed()
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     question = await browser.open(f"/console/orders/{placed['orderId']}/adjust")
     refund = {"type": "refund", "amount": "1.50", "reason": "Cold"}
     pages = await asyncio.gather(
@@ -385,15 +386,15 @@ async def test_nobody_adjusts_an_order_but_its_merchant_while_it_can_be_adjusted
     placed = await deal.placed()
     path = f"/console/orders/{placed['orderId']}"
     form = {"after": "0", "type": "fee", "amount": "1", "reason": "Bags"}
-    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
-    storefront, _ = await enter_as_partner(mercato, deal.front)
-    operator, _ = await enter_as_operator(mercato)
-    reader, _ = await enter_as_partner(mercato, deal.pos, readOnly=True)
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
+    storefront = await enter_as_partner(mercato, deal.front)
+    operator = await enter_as_operator(mercato)
+    reader = await enter_as_partner(mercato, deal.pos, readOnly=True)
     for browser, status in ((stranger, 404), (storefront, 404), (operator, 404), (reader, 403)):
         assert "Adjust order" not in (await browser.open(path)).buttons
         assert (await browser.open(f"{path}/adjust")).status == status
         assert (await browser.post(f"{path}/adjust", form)).status == status
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    merchant = await enter_as_partner(mercato, deal.pos)
     assert (await deal.update(placed, state="cancelled", cancelReason="Oven")).status == 200
     assert "Adjust order" not in (await merchant.open(path)).buttons
     refused = await merchant.post(f"{path}/adjust", form)
@@ -401,11 +402,12 @@ async def test_nobody_adjusts_an_order_but_its_merchant_while_it_can_be_adjusted
     assert (await merchant.open(f"{path}/adjust")).status == 409
 
 
+@on_both
 async def test_a_storefront_cancels_on_the_orders_page_with_its_stores_consent(
     mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, deal.front)
+    browser = await enter_as_partner(mercato, deal.front)
     placed = await deal.placed()
     path = f"/console/orders/{placed['orderId']}"
     question = await browser.press(await browser.open(path), "Cancel order")
@@ -440,9 +442,9 @@ async def test_failed_webhooks_about_an_order_are_resent_from_its_page(
             .values(status="failed", due_at=None, next_attempt_at=None, job_id=None)
         )
     shop.answers["events"] = {}
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    merchant = await enter_as_partner(mercato, deal.pos)
     assert "Resend" not in (await merchant.open(f"/console/orders/{order}")).buttons, "not its webhook"
-    front, _ = await enter_as_partner(mercato, deal.front)
+    front = await enter_as_partner(mercato, deal.front)
     done = await front.press(await front.open(f"/console/orders/{order}"), "Resend")
     assert done.status_region == "1 webhook sent again."
     await mercato.until(deal.front, path + "?status=failed", lambda page: not page["deliveries"])

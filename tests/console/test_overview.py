@@ -11,17 +11,19 @@ from tests.api.trade import trade
 from tests.catalog.documents import cafe
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
+from tests.databases import mostly_sqlite
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
 from mercato_catalog.model import DAYS
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
 async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser, page = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open("/console")
     assert "Nothing needs your attention." in page.text
     store = deal.store["storeId"]
     broken = cafe() | {"items": 7}
@@ -43,7 +45,8 @@ async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merc
     check_frame(page)
     assert page.rows("Stores that need attention")[0][1] == f"It is paused: {reason}."
     assert len(page.rows("Stores that need attention")) == 1
-    stranger, page = await enter_as_partner(mercato, (await mercato.partner())[1])
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await stranger.open("/console")
     assert "This account has no store yet." in page.text
     assert stranger.cookies
 
@@ -58,7 +61,8 @@ async def test_a_merchant_sees_which_stores_are_closed_by_their_hours_and_when_t
     catalog["availability"] = [{"dayOfWeek": other, "start": "09:00:00", "end": "17:00:00"}]
     deal = await trade(mercato, shop, catalog=document)
     await mercato.live(deal.pos, shop.host(cafe(), "/open.json"), name="b")
-    browser, page = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open("/console")
     zone = deal.store["timezone"]
     assert page.rows("Stores closed by their hours") == [["Test Store", f"{other} 09:00", zone]]
     assert "Nothing needs your attention." in page.text
@@ -69,7 +73,8 @@ async def test_a_merchant_sees_which_stores_are_closed_by_their_hours_and_when_t
     check_frame(page)
     monkeypatch.setattr("mercato.features.stores.search.MAX_SEARCHED", 1)
     assert "Stores closed by their hours" not in (await browser.open("/console/overview")).captions
-    stranger, page = await enter_as_partner(mercato, (await mercato.partner())[1])
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await stranger.open("/console")
     assert "Stores closed by their hours" not in page.captions
     assert stranger.cookies
 
@@ -91,7 +96,8 @@ async def test_today_is_shown_beside_yesterday_with_what_it_came_to(
     moments = (0.1, 0.2, 11, 24.1, 24.2, 13)
     for order, hours in zip(placed, moments, strict=True):
         await move(mercato, UUID(order["orderId"]), now - timedelta(hours=hours))
-    browser, page = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open("/console")
     page = await browser.open("/console/overview")
     assert "3 orders today, 2 by this time yesterday" in page.text
     assert "10.80 USD today" in page.text
@@ -108,7 +114,8 @@ async def test_orders_that_a_person_must_accept_stand_first(mercato: Service, sh
     path = f"/v1/commerce/stores/{deal.store['storeId']}"
     assert (await deal.pos.call("PUT", path, {"orderHandling": "manual"})).status == 200
     order = await deal.placed()
-    browser, page = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open("/console")
     assert page.captions[0] == "Orders that wait to be accepted"
     assert page.ids("Orders that wait to be accepted") == [order["orderId"]]
     assert (await browser.open(page.link("Accept them on the board"))).status == 200
@@ -117,7 +124,7 @@ async def test_orders_that_a_person_must_accept_stand_first(mercato: Service, sh
     page = await browser.open("/console/overview")
     assert "Orders that wait to be accepted" not in page.captions
     assert "Nothing needs your attention." in page.text
-    _, other = await enter_as_partner(mercato, deal.front)
+    other = await (await enter_as_partner(mercato, deal.front)).open("/console")
     assert "Orders that wait to be accepted" not in other.captions
 
 
@@ -129,7 +136,7 @@ async def test_equal_failures_are_one_row(mercato: Service, shop: MerchantServer
     shop.answers["validate"] = _fail
     for _ in range(4):
         await deal.front.post("/v1/marketfront/orders/validate", deal.order())
-    _, page = await enter_as_partner(mercato, deal.pos)
+    page = await (await enter_as_partner(mercato, deal.pos)).open("/console")
     assert ["3 times" in row[0] for row in page.rows("Catalogs that failed")] == [True]
     assert ["4 times" in row[0] for row in page.rows("Deliveries that failed")] == [True]
 

@@ -14,9 +14,12 @@ from tests.api.trade import Time
 from tests.console.authenticator import Authenticator
 from tests.console.browser import Browser, Page
 from tests.console.visiting import count_writes, enter_as_operator, enter_as_partner
+from tests.databases import mostly_sqlite, on_both
 from tests.service import Service, service
 
 from mercato.features.sign_in.tables import console_passkeys
+
+pytestmark = mostly_sqlite
 
 ADD = "Add passkey"
 USE = "Use a passkey"
@@ -48,7 +51,7 @@ async def use(browser: Browser, authenticator: Authenticator) -> Page:
 
 
 async def test_an_operator_adds_a_passkey_that_signs_in(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     page = await add(browser, key, name="<b>Anna</b>")
     assert (page.status, page.status_region) == (200, "The passkey was added. You can now sign in with it.")
@@ -61,7 +64,7 @@ async def test_an_operator_adds_a_passkey_that_signs_in(mercato: Service):
 
 async def test_an_answer_signs_in_once(mercato: Service):
     """Also that of a passkey which counts nothing, as those do that are shared between devices."""
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     await add(browser, key)
     stranger = Browser(mercato.base, mercato.session)
@@ -75,7 +78,7 @@ async def test_an_answer_signs_in_once(mercato: Service):
 async def test_an_answer_that_will_be_refused_takes_no_write_transaction(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     await add(browser, key)
     asked = options_of(await browser.open("/console/passkey"))
@@ -94,15 +97,16 @@ async def test_an_answer_that_will_be_refused_takes_no_write_transaction(
 
 
 async def test_a_partner_cannot_remove_a_passkey_of_the_operators(mercato: Service):
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     asking = (await operator.press(await add(operator, new_authenticator(mercato)), "Remove")).url
-    partner, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    partner = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert (await partner.post(asking)).status == 404
     assert (await operator.open("/console/account")).rows("Passkeys")[0][0] == "A key"
 
 
+@on_both
 async def test_a_passkey_that_is_removed_ends_its_sessions(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     page = await add(browser, key)
     other = Browser(mercato.base, mercato.session)
@@ -115,7 +119,7 @@ async def test_a_passkey_that_is_removed_ends_its_sessions(mercato: Service):
 
 
 async def test_a_response_to_another_challenge_is_refused(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     await add(browser, key)
     asked = options_of(await browser.open("/console/passkey"))
@@ -147,7 +151,7 @@ DEEP = 4000
 
 
 async def test_an_answer_that_cannot_be_read_is_refused(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     await add(browser, key)
     asked = options_of(await browser.open("/console/passkey"))
@@ -175,7 +179,7 @@ async def test_an_answer_that_cannot_be_read_is_refused(mercato: Service):
 
 
 async def test_a_passkey_is_added_once(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     asked = options_of(await browser.open("/console/account/passkeys/new"))
     fields = {"name": "Mine", "credential": new_authenticator(mercato).create(asked)}
     assert (await browser.post("/console/account/passkeys", fields)).status == 200
@@ -184,8 +188,8 @@ async def test_a_passkey_is_added_once(mercato: Service):
 
 
 async def test_a_passkey_is_added_only_to_the_session_that_asked(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
-    other, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
+    other = await enter_as_operator(mercato)
     asked = options_of(await browser.open("/console/account/passkeys/new"))
     fields = {"name": "Mine", "credential": new_authenticator(mercato).create(asked)}
     assert (await other.post("/console/account/passkeys", fields)).status == 403
@@ -195,7 +199,7 @@ async def test_a_passkey_is_added_only_to_the_session_that_asked(mercato: Servic
 async def test_a_page_that_was_open_for_five_minutes_neither_adds_nor_signs_in(
     mercato: Service, clock_ahead: Time
 ):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     page = await browser.open("/console/account/passkeys/new")
     clock_ahead.ahead = timedelta(minutes=5)
     answer = new_authenticator(mercato).create(options_of(page))
@@ -210,7 +214,7 @@ def at(mercato: Service, name: str) -> str:
 
 async def test_no_host_of_a_request_is_taken_for_the_site_of_passkeys(mercato: Service):
     """Without MERCATO_PUBLIC_URL there are passkeys on the service's machine alone."""
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     # The name that the cookie has over plain http to another host.
     browser.cookies["mercato-session"] = browser.cookies["__Host-mercato-session"]
     for host in ("mercato.example", "localhost.evil.example", "192.0.2.1", at(mercato, "evil.example")):
@@ -226,7 +230,7 @@ async def test_no_host_of_a_request_is_taken_for_the_site_of_passkeys(mercato: S
 
 async def test_a_passkey_signs_in_only_for_the_site_that_it_was_added_on(mercato: Service):
     """Another site of this machine that passes an answer on, with its own name as Host, signs nobody in."""
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     await add(browser, key)
     for name, port in (("localhost", urlsplit(mercato.base).port), ("127.0.0.1", 1)):
@@ -241,7 +245,7 @@ async def test_a_passkey_signs_in_only_for_the_site_that_it_was_added_on(mercato
 
 
 async def test_a_challenge_for_one_site_is_not_one_for_another(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     await add(browser, key)
     page = await browser.open("/console/passkey", Host=at(mercato, "localhost"))
@@ -255,7 +259,7 @@ async def test_the_public_url_is_the_site_of_passkeys_whatever_the_host_of_a_req
 ):
     url = "https://Mercato.example:443/"
     async with service(database_url, tmp_path / "public", public_url=url) as public:
-        browser, _ = await enter_as_operator(public)
+        browser = await enter_as_operator(public)
         key = Authenticator("mercato.example", "https://mercato.example")
         page = await browser.open("/console/account/passkeys/new", Host="localhost")
         assert options_of(page)["rp"]["id"] == "mercato.example"
@@ -266,8 +270,9 @@ async def test_the_public_url_is_the_site_of_passkeys_whatever_the_host_of_a_req
         assert (await use(other, key)).status_region == "You are signed in."
 
 
+@on_both
 async def test_a_passkey_from_before_its_site_was_stored_signs_in(mercato: Service):
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     await add(browser, key)
     async with mercato.app.db.write() as tx:
@@ -277,6 +282,6 @@ async def test_a_passkey_from_before_its_site_was_stored_signs_in(mercato: Servi
 
 async def test_partners_have_no_passkeys(mercato: Service):
     _, client = await mercato.partner()
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     assert "Passkeys" not in (await browser.open("/console/account")).captions
     assert (await browser.open("/console/account/passkeys/new")).status == 404

@@ -16,14 +16,14 @@ from tests.clients.typescript_project import BUILT, compile_project, skip_withou
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner, enter_whole_account
-from tests.databases import only_sqlite
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both, only_sqlite
 from tests.service import MerchantServer, Service, service
 from tests.sharing import own, shared
 
 from mercato.features.partners.model import Limits, PartnerKind
 from mercato.platform.db.audit import list_entries
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 PLAYGROUND = "/console/playground"
 
@@ -31,7 +31,7 @@ ZIPPED = {"Accept-Encoding": "gzip", "Sec-Fetch-Site": "same-origin"}
 
 
 async def open_playground(mercato: Service, deal: Trade, **grant: Any) -> tuple[Browser, Page]:
-    browser, _ = await enter_as_partner(mercato, deal.front, **grant)
+    browser = await enter_as_partner(mercato, deal.front, **grant)
     return browser, await browser.open(f"{PLAYGROUND}?store={deal.store['storeId']}")
 
 
@@ -163,6 +163,7 @@ async def test_a_placed_order_is_not_offered_again_and_the_next_one_begins_with_
     assert first != second
 
 
+@on_both
 async def test_an_order_that_its_store_has_not_answered_is_placed_again_with_its_key(
     database_url: str, tmp_path: Path, shop: MerchantServer
 ):
@@ -190,7 +191,7 @@ async def test_an_account_of_both_kinds_places_in_its_own_stores_without_being_a
     shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}}
     made, client = await mercato.partner(PartnerKind.BOTH, webhook_token="token")
     store = await mercato.live(client, shop.host(cafe()), webhook=shop.base + "/hooks")
-    browser, _ = await enter_whole_account(mercato, made.id)
+    browser = await enter_whole_account(mercato, made.id)
     page = await browser.open(f"{PLAYGROUND}?store={store['storeId']}")
     page = await browser.press(page, "Add to cart")
     assert answer(await browser.press(page, "Place order"))[0] == "201 Created"
@@ -224,7 +225,7 @@ async def test_a_session_of_one_store_fills_carts_there_alone(mercato: Service, 
 
 async def test_only_storefronts_have_the_playground(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     assert (await browser.open(PLAYGROUND)).status == 404
     front, _ = await open_playground(mercato, deal)
     assert (await front.open(f"{PLAYGROUND}?store={CAKE}")).status == 404
@@ -272,7 +273,9 @@ async def test_a_page_of_a_large_menu_and_a_full_cart_is_small(mercato: Service,
     assert int(page.headers["Content-Length"]) <= 100_000
 
 
+@on_both
 @pytest.mark.parametrize("language", ["curl", "Python", "TypeScript"])
+@first_on_postgresql
 async def test_a_request_is_shown_as_a_program_that_runs(
     mercato: Service, shop: MerchantServer, language: str, tmp_path: Path
 ):
@@ -285,7 +288,7 @@ async def test_a_request_is_shown_as_a_program_that_runs(
     made, client = await mercato.partner(PartnerKind.MARKETFRONT)
     assert made.marketfront_key is not None
     key = made.marketfront_key.text
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     page = await browser.open(f"{PLAYGROUND}?store={deal.store['storeId']}")
     page = await browser.press(page, "Add to cart")
     added = await result(language, program(page, language), key, tmp_path)

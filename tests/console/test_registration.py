@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from tests.console.browser import Browser, Page
 from tests.console.test_store_settings import fault
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
-from tests.databases import only_postgresql
+from tests.databases import mostly_sqlite, on_both, only_postgresql
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.sharing import own, shared
 from tests.spreadsheets.sheets import HEAD, xlsx_of
@@ -33,7 +33,7 @@ from mercato.features.stores.registrations import (
 from mercato.features.stores.tables import registrations
 from mercato_contract.catalogs import RunStatus
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite, pytest.mark.usefixtures("reads_here")]
 
 STORE = {
     "name": "Trattoria Ada",
@@ -58,7 +58,7 @@ CHARGES = {"name-0": "Sales tax", "value-0": "10"}
 async def begun(mercato: Service) -> tuple[Client, Browser, Page]:
     """Return a merchant, its browser, and the page after the step Store."""
     client = (await mercato.partner())[1]
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     stores = await browser.open("/console/stores")
     page = await browser.open(stores.link("Register store"))
     assert (page.title, page.heading) == ("Register store", "Register store")
@@ -84,7 +84,8 @@ async def filled(mercato: Service, **upload: str) -> tuple[Client, Browser, Page
 async def test_a_merchant_without_a_store_reads_first_how_to_register_one_and_goes_on_with_it(
     mercato: Service,
 ):
-    browser, overview = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
+    overview = await browser.open("/console")
     assert "This account has no store yet. Register one" in overview.text
     assert "Nothing needs your attention." not in overview.text
     page = await browser.open(overview.link("Register store"))
@@ -95,6 +96,7 @@ async def test_a_merchant_without_a_store_reads_first_how_to_register_one_and_go
     assert (page.heading, page.region("Hours")[:11]) == ("Register store", "Step 2 of 6")
 
 
+@on_both
 @pytest.mark.parametrize(
     ("name", "content", "is_open"),
     [
@@ -169,7 +171,7 @@ async def test_a_person_comes_from_nothing_to_a_live_store_that_takes_orders(mer
 async def test_what_is_wrong_with_the_store_is_said_beside_its_field_and_stays_as_it_was_typed(
     mercato: Service, sent: dict[str, str], name: str, said: str
 ):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.press(
         await browser.open("/console/stores/register"), "Save and continue", **STORE | sent
     )
@@ -224,7 +226,7 @@ async def test_the_hours_of_one_day_are_copied_to_the_days_that_have_none(mercat
 async def test_a_store_whose_address_is_not_known_asks_for_its_time_zone_and_offers_a_position(
     mercato: Service,
 ):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.open("/console/stores/register")
     nowhere = STORE | {"city": "Nowhereville", "postalCode": "", "state": "", "country": "Russia"}
     page = await browser.press(page, "Save and continue", **nowhere)
@@ -329,6 +331,7 @@ async def test_the_last_step_says_what_is_missing_on_each_and_registers_nothing_
     assert (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"] == []
 
 
+@on_both
 async def test_a_change_after_the_registration_withdraws_it_and_it_is_registered_again(mercato: Service):
     client, browser, page = await filled(mercato)
     page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
@@ -367,6 +370,7 @@ async def test_an_onboarding_that_was_activated_with_the_api_ends_the_registrati
     assert (await browser.open("/console/stores")).captions == ["Stores"]
 
 
+@on_both
 async def test_a_retry_with_the_api_of_what_the_console_began_needs_an_address_and_says_so(
     mercato: Service, shop: MerchantServer
 ):
@@ -374,7 +378,8 @@ async def test_a_retry_with_the_api_of_what_the_console_began_needs_an_address_a
     await until(browser, await browser.press(page, "Register store"), "The store can go live.")
     (made,) = (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"]
     async with mercato.app.db.write() as tx:
-        await tx.execute(update(catalog_runs).values(status=RunStatus.FAILED))
+        its = catalog_runs.c.owner_id == UUID(made["onboardingId"])
+        await tx.execute(update(catalog_runs).where(its).values(status=RunStatus.FAILED))
     path = f"/v1/commerce/onboarding/stores/{made['onboardingId']}"
     empty: dict[str, str] = {}
     for body in (None, empty):
@@ -421,12 +426,12 @@ async def test_amounts_that_do_not_fit_the_menus_currency_are_said_before_anythi
 async def test_other_partners_and_other_roles_have_no_way_to_a_registration(mercato: Service):
     _, browser, page = await begun(mercato)
     path = page.url.partition("?")[0]
-    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
     for found in (
         await stranger.open(path),
         await stranger.post(path, {"step": "store", "name": "Mine"}),
         *[await stranger.post(f"{path}/{action}") for action in ("menu", "submit", "activate", "delete")],
-        await (await enter_as_operator(mercato))[0].open(path),
+        await (await enter_as_operator(mercato)).open(path),
     ):
         assert found.status == 404
     account = (await owners_of(mercato, path))[0]
@@ -449,6 +454,7 @@ async def owners_of(mercato: Service, path: str) -> list[UUID]:
     return [row.partner_id for row in found]
 
 
+@on_both
 async def test_a_registration_is_deleted_after_a_question_and_its_onboarding_is_cancelled(mercato: Service):
     client, browser, page = await filled(mercato)
     page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
@@ -461,8 +467,9 @@ async def test_a_registration_is_deleted_after_a_question_and_its_onboarding_is_
     assert (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"] == []
 
 
+@on_both
 async def test_an_account_registers_a_bounded_number_of_stores_at_a_time(mercato: Service):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.open("/console/stores/register")
     for number in range(MAX_REGISTRATIONS):
         assert (await browser.press(page, "Save and continue", **STORE | {"name": f"{number}"})).status == 200
@@ -494,7 +501,7 @@ async def test_registrations_that_are_begun_at_once_do_not_exceed_the_bound(
                 await asyncio.sleep(0.01)
     with pytest.raises(TooManyRegistrations):
         await second
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     assert len((await browser.open("/console/stores")).rows("Not live yet")) == MAX_REGISTRATIONS
 
 
@@ -506,7 +513,7 @@ async def is_blocked(mercato: Service) -> bool:
 
 
 async def test_a_name_of_other_letters_gets_an_id_and_pages_stay_small(mercato: Service):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.open("/console/stores/register")
     page = await browser.press(
         page, "Save and continue", **STORE | {"name": "寿司", "description": "<b>&" * 500}
@@ -517,6 +524,7 @@ async def test_a_name_of_other_letters_gets_an_id_and_pages_stay_small(mercato: 
     assert len(page.body) < 100_000
 
 
+@on_both
 async def test_a_deleted_partner_leaves_no_registration(mercato: Service):
     _, _, page = await begun(mercato)
     (account,) = await owners_of(mercato, page.url.partition("?")[0])
@@ -538,6 +546,7 @@ async def test_a_form_that_is_no_step_is_refused_and_changes_nothing(mercato: Se
     assert len((await browser.open("/console/stores")).rows("Not live yet")) == 1
 
 
+@on_both
 async def test_activate_pressed_twice_at_once_leads_to_the_store_both_times(mercato: Service):
     _, browser, page = await filled(mercato)
     page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
@@ -545,6 +554,7 @@ async def test_activate_pressed_twice_at_once_leads_to_the_store_both_times(merc
     assert [(one.status, one.heading) for one in pressed] == [(200, "Trattoria Ada")] * 2
 
 
+@on_both
 @pytest.mark.parametrize("change", ["save", "menu", "delete"])
 async def test_a_registration_that_another_window_registers_meanwhile_is_not_changed(
     mercato: Service, monkeypatch: pytest.MonkeyPatch, change: str

@@ -15,6 +15,7 @@ from tests.api.trade import MERCHANT, ORDERS, Trade, trade
 from tests.console.browser import Page
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.databases import first_on_postgresql
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -44,6 +45,7 @@ def all_of(page: Page, currency: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
+@first_on_postgresql
 async def test_the_page_adds_up_what_the_api_says_of_the_orders(
     mercato: Service, shop: MerchantServer, zone: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -54,7 +56,8 @@ async def test_the_page_adds_up_what_the_api_says_of_the_orders(
     await sell(history, random, [*moments, at("2026-03-28T23:00:00Z"), at("2026-03-29T22:00:00Z")])
     for client, path in ((history.pos, MERCHANT), (history.front, ORDERS)):
         placed = await read_all(client, path)
-        browser, page = await enter_as_partner(mercato, client)
+        browser = await enter_as_partner(mercato, client)
+        page = await browser.open("/console")
         page = await browser.open("/console/account")
         await browser.press(page, "Set time zone", timezone=zone)
         page = await browser.open(f"/console/reports?{QUERY}")
@@ -91,15 +94,16 @@ async def test_one_report_is_of_the_whole_account_or_one_store_and_of_no_other_p
 ):
     history = await open_stores(mercato, shop, ("USD", "EUR"))
     await sell(history, Random(3), [at("2026-03-29T12:00:00Z")] * 6)
-    browser, _ = await enter_as_partner(mercato, history.pos)
+    browser = await enter_as_partner(mercato, history.pos)
     one = await browser.open(f"/console/reports?{QUERY}&storeId={history.stores[1]}")
     assert [caption for caption in one.captions if "USD" in caption] == []
-    stranger, page = await enter_as_partner(mercato, (await mercato.partner())[1])
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await stranger.open("/console")
     page = await stranger.open(f"/console/reports?{QUERY}")
     assert "No orders on these days." in page.text
     refused = await stranger.open(f"/console/reports?{QUERY}&storeId={history.stores[1]}")
     assert refused.status == 404
-    limited, _ = await enter_as_partner(mercato, history.pos, storeId=history.stores[1])
+    limited = await enter_as_partner(mercato, history.pos, storeId=history.stores[1])
     only = await limited.open(f"/console/reports?{QUERY}")
     assert only.captions == one.captions
 
@@ -108,7 +112,7 @@ async def test_the_file_has_the_orders_of_the_page(mercato: Service, shop: Merch
     here = await trade(mercato, shop)
     order = await here.placed()
     await move(mercato, UUID(order["orderId"]), at("2026-03-29T12:00:00Z"))
-    browser, _ = await enter_as_partner(mercato, here.pos)
+    browser = await enter_as_partner(mercato, here.pos)
     page = await browser.open(f"/console/reports?{QUERY}")
     href = page.link("Download CSV")
     reply = await browser.open(href)
@@ -118,7 +122,7 @@ async def test_the_file_has_the_orders_of_the_page(mercato: Service, shop: Merch
     assert text.encode() != reply.body, "spreadsheets know it by its byte order mark"
     [row] = csv.DictReader(io.StringIO(text))
     assert (row["total"], row["date"]) == ("5.80", "2026-03-29")
-    nobody, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    nobody = await enter_as_partner(mercato, (await mercato.partner())[1])
     refused = await nobody.open(f"{href}&storeId={here.store['storeId']}")
     assert refused.status == 404
 
@@ -131,7 +135,7 @@ async def test_an_operator_sees_a_partners_report_and_no_words_of_partners(
     order = await here.placed()
     assert (await here.update(order, state="cancelled", cancelReason="Ada never came")).status == 200
     await move(mercato, UUID(order["orderId"]), at("2026-03-29T12:00:00Z"))
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     page = await browser.open("/console/reports")
     check_frame(page)
     assert "Choose a partner" in page.text
@@ -140,7 +144,7 @@ async def test_an_operator_sees_a_partners_report_and_no_words_of_partners(
     assert page.rows(CANCELLED) == [["OTHER", "1"]]
     page = await browser.open(f"/console/reports?{QUERY}&partner=nobody")
     assert "No partner has this name or id." in page.text
-    own, _ = await enter_as_partner(mercato, here.pos)
+    own = await enter_as_partner(mercato, here.pos)
     assert (await own.open(f"/console/reports?{QUERY}")).rows(CANCELLED) == [["Ada never came", "1"]]
 
 
@@ -155,7 +159,7 @@ async def test_an_operator_sees_a_partners_report_and_no_words_of_partners(
     ],
 )
 async def test_days_that_make_no_report_are_said_beside_the_field(mercato: Service, query: str, words: str):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.open(f"/console/reports?{query}")
     check_frame(page)
     assert words in page.text
@@ -175,7 +179,7 @@ async def test_only_so_many_orders_are_added_up_and_whole_days_of_them(
         "2026-03-30T12:00:00Z",
     ):
         await move(mercato, UUID((await here.placed())["orderId"]), at(text))
-    browser, _ = await enter_as_partner(mercato, here.pos)
+    browser = await enter_as_partner(mercato, here.pos)
     page = await browser.open(f"/console/reports?{QUERY}")
     assert "at most 3 orders, so it shows the days since 2026-03-29" in page.text
     assert [row[0] for row in page.rows("By day (USD)")] == ["All", "2026-03-30", "2026-03-29"]
@@ -198,7 +202,7 @@ async def test_a_report_shows_best_items_and_minutes(here: Trade):
         fulfillment={"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": _tomorrow(here)}
     )
     assert (await here.update(await here.placed(later), status="ready")).status == 200
-    browser, _ = await enter_as_partner(here.mercato, here.pos)
+    browser = await enter_as_partner(here.mercato, here.pos)
     page = await browser.open("/console/reports")
     assert page.rows("Best items") == [["Tea", "4"]]
     rows = page.rows(MINUTES)

@@ -28,7 +28,7 @@ async def refused_order(deal: Trade) -> Browser:
     sent = await deal.front.post(PLACE, {"cart": 1}, headers={"Idempotency-Key": "k", "X-Request-Id": "mine"})
     assert sent.status == 400
     await deal.mercato.app.request_log.flush()
-    return (await enter_as_partner(deal.mercato, deal.front))[0]
+    return await enter_as_partner(deal.mercato, deal.front)
 
 
 async def test_a_refused_request_is_shown_with_its_faults_and_what_to_do(
@@ -58,7 +58,7 @@ async def test_a_refused_requests_page_has_the_detail_of_its_answer(mercato: Ser
         await client.get("/v1/commerce/stores")
         answer = (await client.get(path)).json()
         await mercato.app.request_log.flush()
-        browser, _ = await enter_as_partner(mercato, client)
+        browser = await enter_as_partner(mercato, client)
         listed = await browser.open("/console/refused-requests")
         page = await browser.open(listed.link(listed.rows("Requests")[0][1]))
         assert answer["detail"].partition("mk_")[0] in page.text
@@ -104,10 +104,10 @@ async def test_a_partner_sees_its_own_refused_requests_alone(mercato: Service):
     _, owner = await mercato.partner(name="Owner")
     _, stranger = await mercato.partner(PartnerKind.BOTH)
     await refuse(mercato, owner)
-    first, _ = await enter_as_partner(mercato, owner)
+    first = await enter_as_partner(mercato, owner)
     path = (await first.open("/console/refused-requests")).link(await only_id(first))
     assert (await first.open(path)).status == 200
-    other, _ = await enter_as_partner(mercato, stranger)
+    other = await enter_as_partner(mercato, stranger)
     for query in ("", "?side=marketfront", "?partner=Owner"):
         assert len((await other.open(f"/console/refused-requests{query}")).rows("Requests")[0]) == 1, "none"
     assert (await other.open(path)).status == 404
@@ -125,7 +125,7 @@ async def test_the_operator_sees_all_refused_requests_with_their_partners(mercat
     await refuse(mercato, two, "/v1/marketfront/stores/x")
     assert (await mercato.anonymous().get("/v1/commerce/orders")).status == 401
     await mercato.app.request_log.flush()
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     listed = await operator.open("/console/refused-requests")
     rows = {row[4]: row for row in listed.rows("Requests")}  # in any order: one millisecond may have all
     assert rows.keys() == {"no valid key", "Second", "First"}
@@ -143,9 +143,9 @@ async def test_a_session_for_one_store_sees_the_requests_that_name_it(mercato: S
     order["cart"]["lineItems"][0]["itemId"] = str(clock.new_id())
     assert (await deal.place(order)).status >= 400
     await mercato.app.request_log.flush()
-    whole, _ = await enter_as_partner(mercato, deal.pos)
+    whole = await enter_as_partner(mercato, deal.pos)
     path = (await whole.open("/console/refused-requests")).link(await only_id(whole))
-    one, _ = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    one = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
     assert len((await one.open("/console/refused-requests")).rows("Requests")[0]) == 1, "none"
     assert (await one.open(path)).status == 404
 
@@ -160,7 +160,7 @@ async def test_what_clients_send_is_shown_as_text(mercato: Service):
     )  # fmt: skip
     async with mercato.app.db.write() as tx:
         queries.insert(tx, hostile)
-    for browser, _ in (await enter_as_partner(mercato, client), await enter_as_operator(mercato)):
+    for browser in (await enter_as_partner(mercato, client), await enter_as_operator(mercato)):
         for path in ("/console/refused-requests", f"/console/refused-requests/{hostile.id}"):
             page = await browser.open(path)
             check_frame(page)
@@ -202,15 +202,15 @@ async def test_unknown_members_are_shown_with_what_is_meant_in_the_log_and_on_th
     assert sent.status == 200
     await mercato.app.request_log.flush()
     message = "`webhookURL` is not a member; did you mean `webhookUrl`?"
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     listed = await browser.open("/console/refused-requests?errorCode=unknown_member")
     assert [row[0] for row in listed.rows("Requests")] == ["200 UNKNOWN_MEMBER"]
     page = await browser.open(listed.link("mine"))
     assert page.rows("Errors") == [["UNKNOWN_MEMBER", "/webhookURL", message]]
     assert "Accepted, but some members of the body are unknown" in page.text
     assert message in (await browser.open(f"/console/stores/{deal.store['storeId']}")).text
-    storefront, _ = await enter_as_partner(mercato, deal.front)
+    storefront = await enter_as_partner(mercato, deal.front)
     assert message not in (await storefront.open(f"/console/stores/{deal.store['storeId']}")).text
-    operator, _ = await enter_as_operator(mercato)
+    operator = await enter_as_operator(mercato)
     rows = (await operator.open("/console/refused-requests")).rows("Requests")
     assert "200 UNKNOWN_MEMBER" in [row[0] for row in rows]

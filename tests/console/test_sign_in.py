@@ -13,6 +13,7 @@ from tests.console.visiting import (
     enter_whole_account,
     partner_link,
 )
+from tests.databases import mostly_sqlite, on_both
 from tests.service import CATALOG, MerchantServer, Service
 
 from mercato.console.screen import Audience
@@ -25,6 +26,8 @@ from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.audit import list_entries
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato_contract import clock
+
+pytestmark = mostly_sqlite
 
 
 async def test_the_landing_page_names_documentation_reference_and_console(mercato: Service):
@@ -105,8 +108,8 @@ async def test_a_link_expires_after_fifteen_minutes(mercato: Service, clock_ahea
 async def test_a_session_ends_twelve_hours_after_its_last_use_and_after_seven_days(
     mercato: Service, clock_ahead: Time
 ):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
-    idle, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
+    idle = await enter_as_partner(mercato, (await mercato.partner())[1])
     for hours in range(8, 168, 8):
         clock_ahead.ahead = timedelta(hours=hours)
         assert (await browser.open("/console/account")).status == 200, hours
@@ -120,7 +123,7 @@ async def test_a_session_ends_twelve_hours_after_its_last_use_and_after_seven_da
 async def test_a_session_ends_with_its_key_and_its_partner(mercato: Service):
     for end in (revoke, suspend):
         made, client = await mercato.partner()
-        browser, _ = await enter_as_partner(mercato, client)
+        browser = await enter_as_partner(mercato, client)
         unused = await partner_link(client)
         await end(mercato, made)
         assert (await browser.open("/console/account")).status == 401
@@ -161,7 +164,7 @@ async def test_a_cookie_from_before_the_sign_in_grants_nothing(mercato: Service)
 async def test_a_form_of_another_site_does_nothing(mercato: Service):
     client = (await mercato.partner())[1]
     link = await partner_link(client)
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     for headers in (
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site", "Origin": mercato.base},
@@ -178,9 +181,9 @@ async def test_a_form_of_another_site_does_nothing(mercato: Service):
 
 async def test_the_account_lists_its_sessions_and_ends_any(mercato: Service):
     client = (await mercato.partner())[1]
-    mine, _ = await enter_as_partner(mercato, client)
-    other, _ = await enter_as_partner(mercato, client)
-    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    mine = await enter_as_partner(mercato, client)
+    other = await enter_as_partner(mercato, client)
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await mine.open("/console/account")
     assert len(page.rows("Sessions")) == 2
     theirs = next(row for row in page.root.all("tr") if row.all("td") and "This session" not in row.text)
@@ -191,12 +194,13 @@ async def test_the_account_lists_its_sessions_and_ends_any(mercato: Service):
     assert (await mine.open("/console/account")).status == 200
 
 
+@on_both
 async def test_all_sessions_of_the_account_end_at_once_and_its_unused_links_sign_nobody_in(mercato: Service):
     made, client = await mercato.partner()
-    mine, _ = await enter_as_partner(mercato, client)
-    other, _ = await enter_whole_account(mercato, made.id)
-    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
-    operator, _ = await enter_as_operator(mercato)
+    mine = await enter_as_partner(mercato, client)
+    other = await enter_whole_account(mercato, made.id)
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
+    operator = await enter_as_operator(mercato)
     unused = await partner_link(client)
     question = await mine.press(await mine.open("/console/account"), "End all sessions")
     assert "including you" in question.text
@@ -214,15 +218,16 @@ async def test_all_sessions_of_the_account_end_at_once_and_its_unused_links_sign
     assert (entry.partner_id, entry.detail) == (made.id, {"ended": 2})
 
 
+@on_both
 async def test_all_sessions_of_operators_end_at_once_and_operators_end_a_partners(mercato: Service):
     made, client = await mercato.partner()
-    partner, _ = await enter_as_partner(mercato, client)
-    operators = [(await enter_as_operator(mercato))[0] for _ in range(2)]
+    partner = await enter_as_partner(mercato, client)
+    operators = [(await enter_as_operator(mercato)) for _ in range(2)]
     page = await operators[0].open(f"/console/partners/{made.id}")
     done = await operators[0].press(await operators[0].press(page, "End all sessions"), "Confirm")
     assert "1 session of" in done.status_region
     assert (await partner.open("/console/account")).status == 401
-    partner, _ = await enter_as_partner(mercato, client)
+    partner = await enter_as_partner(mercato, client)
     page = await operators[0].open("/console/account")
     await operators[0].press(await operators[0].press(page, "End all sessions"), "Confirm")
     for browser in operators:
@@ -230,17 +235,18 @@ async def test_all_sessions_of_operators_end_at_once_and_operators_end_a_partner
     assert (await partner.open("/console/account")).status == 200
 
 
+@on_both
 async def test_a_session_ends_only_the_sessions_that_it_sees(mercato: Service, shop: MerchantServer):
     """One for a store those for the store, one of a surface those of the surface, and a read-only one none."""
     made, client = await mercato.partner(PartnerKind.BOTH)
     assert made.marketfront_key is not None
     front = client.with_key(made.marketfront_key.text)
     store = await mercato.live(client, shop.host(CATALOG))
-    whole, _ = await enter_whole_account(mercato, made.id)
-    storefront, _ = await enter_as_partner(mercato, front)
-    merchant, _ = await enter_as_partner(mercato, client)
-    of_store, _ = await enter_as_partner(mercato, client, storeId=store["storeId"])
-    reader, _ = await enter_as_partner(mercato, client, readOnly=True)
+    whole = await enter_whole_account(mercato, made.id)
+    storefront = await enter_as_partner(mercato, front)
+    merchant = await enter_as_partner(mercato, client)
+    of_store = await enter_as_partner(mercato, client, storeId=store["storeId"])
+    reader = await enter_as_partner(mercato, client, readOnly=True)
     path = "/console/account/sessions/end"
     assert (await reader.post(path)).status == 403
     assert (await of_store.post(path)).heading == "Sign in"
@@ -252,7 +258,8 @@ async def test_a_session_ends_only_the_sessions_that_it_sees(mercato: Service, s
 
 
 async def test_sign_out_ends_the_session_everywhere(mercato: Service):
-    browser, page = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await browser.open("/console")
     copied = Browser(mercato.base, mercato.session)
     copied.cookies = dict(browser.cookies)
     assert (await browser.press(page, "Sign out")).heading == "Sign in"
@@ -263,7 +270,8 @@ async def test_sign_out_ends_the_session_everywhere(mercato: Service):
 async def test_a_read_only_session_changes_nothing(mercato: Service):
     client = (await mercato.partner())[1]
     await enter_as_partner(mercato, client)
-    browser, page = await enter_as_partner(mercato, client, readOnly=True)
+    browser = await enter_as_partner(mercato, client, readOnly=True)
+    page = await browser.open("/console")
     assert page.buttons == ["Sign out"] or "Sign out" in page.buttons
     for screen in SCREENS:
         if screen.act is None or screen.needs is Permission.SEE:
@@ -279,7 +287,7 @@ async def test_a_read_only_session_changes_nothing(mercato: Service):
 
 async def test_links_sign_ins_and_ended_sessions_are_in_the_audit_trail(mercato: Service):
     made, client = await mercato.partner()
-    browser, page = await enter_as_partner(mercato, client)
+    browser, page = await enter(mercato, await partner_link(client))
     await browser.press(page, "Sign out")
     async with mercato.app.db.read() as tx:
         entries = await list_entries(tx, partner_id=made.id, limit=10)
@@ -292,16 +300,18 @@ async def test_links_sign_ins_and_ended_sessions_are_in_the_audit_trail(mercato:
 
 
 async def test_an_operator_signs_in_with_a_link_of_the_command(mercato: Service):
-    browser, page = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
+    page = await browser.open("/console")
     assert page.status == 200
     account = await browser.open("/console/account")
     assert "cli:anna" in account.text
 
 
+@on_both
 async def test_an_unavailable_database_is_reported_on_a_page(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):
-    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
 
     async def fail(*_: object, **__: object) -> None:
         raise DatabaseUnavailable("the database did not answer in time")

@@ -26,7 +26,7 @@ async def test_a_pasted_secret_is_judged_and_is_on_no_page_in_no_url_and_no_log(
 ):
     made, client, headers, body = await received(mercato, shop)
     sent = made.signing_secret if secret == "own" else secret
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     deliveries = (await client.get("/v1/commerce/webhook-deliveries")).json()["deliveries"]
     delivery = next(one for one in deliveries if one["webhookId"] == headers["webhook-id"])
     page = await browser.open(f"/console/webhooks/{delivery['deliveryId']}/signature")
@@ -44,9 +44,12 @@ async def test_a_signature_that_was_not_pasted_is_asked_for_and_no_proxy_is_blam
     mercato: Service, shop: MerchantServer
 ):
     _, client, headers, _ = await received(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, client)
+    browser = await enter_as_partner(mercato, client)
     deliveries = (await client.get("/v1/commerce/webhook-deliveries")).json()["deliveries"]
     delivery = next(one for one in deliveries if one["webhookId"] == headers["webhook-id"])
+    path = f"/v1/commerce/webhook-deliveries/{delivery['deliveryId']}"
+    # The attempt's time, which the page has, is written after its answer has come.
+    await mercato.until(client, path, lambda found: found["attemptLog"])
     page = await browser.open(f"/console/webhooks/{delivery['deliveryId']}/signature")
     filled = page.field("Headers").text
     assert f"webhook-id: {headers['webhook-id']}" in filled

@@ -8,6 +8,7 @@ from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
 from tests.console.browser import Page
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -15,12 +16,12 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in.roles import Role
 from mercato_contract.stores import MAX_CHARGES
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
 async def opened(mercato: Service, shop: MerchantServer, **options: Any) -> tuple[Trade, Any, str]:
     deal = await trade(mercato, shop, **options)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     return deal, browser, f"/console/stores/{deal.store['storeId']}"
 
 
@@ -73,6 +74,7 @@ async def test_minutes_that_do_not_fit_are_refused_beside_their_field_and_stay_a
     assert store["orderHandling"] == "automatic"
 
 
+@on_both
 async def test_only_a_store_with_a_webhook_url_can_have_its_own_system_answer(
     mercato: Service, shop: MerchantServer
 ):
@@ -159,6 +161,7 @@ async def test_a_fault_of_a_tax_or_a_fee_stands_beside_its_field_and_nothing_is_
     assert (await stored(deal))["charges"] == []
 
 
+@on_both
 async def test_a_form_has_room_for_as_many_taxes_and_fees_as_a_store_may_have(
     mercato: Service, shop: MerchantServer
 ):
@@ -200,20 +203,20 @@ async def test_who_may_not_manage_a_store_sees_its_handling_and_has_no_way_to_ch
     for browser in (
         (await enter_as_person(mercato, Role.SUPPORT, row.partner_id))[0],
         (await enter_as_person(mercato, Role.READ_ONLY, row.partner_id, name="Rea"))[0],
-        (await enter_as_operator(mercato))[0],
+        await enter_as_operator(mercato),
     ):
         page = await browser.open(path)
         assert "Accepted at once, nobody is asked" in page.text
         assert "Change how orders" not in page.text
         assert "Change taxes" not in page.text
-    front, _ = await enter_as_partner(mercato, deal.front)
+    front = await enter_as_partner(mercato, deal.front)
     assert "Accepted at once" not in (await front.open(path)).text
 
 
 async def test_another_partners_store_can_not_be_changed(mercato: Service, shop: MerchantServer):
     deal, _, path = await opened(mercato, shop, webhook=False)
     for kind in (PartnerKind.COMMERCE, PartnerKind.BOTH):
-        stranger, _ = await enter_as_partner(mercato, (await mercato.partner(kind))[1])
+        stranger = await enter_as_partner(mercato, (await mercato.partner(kind))[1])
         for part in ("handling", "charges", "hours"):
             assert (await stranger.open(f"{path}/{part}")).status == 404
             assert (await stranger.post(f"{path}/{part}", {"orderHandling": "manual"})).status == 404

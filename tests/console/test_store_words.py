@@ -12,6 +12,7 @@ from tests.catalog.documents import cafe
 from tests.console.browser import Browser
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 
 from mercato.console.store_states import state_of
@@ -30,6 +31,8 @@ from mercato.features.webhooks.store_health import list_failing_stores
 from mercato.features.webhooks.tables import failing_stores
 from mercato_contract import clock
 from mercato_contract.stores import StoreStatusValue
+
+pytestmark = mostly_sqlite
 
 CALLS = "/v1/commerce/webhook-deliveries"
 ENDPOINTS = "/v1/commerce/webhook-endpoints"
@@ -138,12 +141,13 @@ async def told(deal: Trade, merchant: Browser, operator: Browser) -> dict[str, b
     }
 
 
+@on_both
 async def test_a_store_that_failed_its_last_calls_is_in_trouble_everywhere_until_one_succeeds(
     mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
-    operator, _ = await enter_as_operator(mercato)
+    merchant = await enter_as_partner(mercato, deal.pos)
+    operator = await enter_as_operator(mercato)
     await fail(deal, shop, 1)
     assert not any((await told(deal, merchant, operator)).values()), "one failure isn't a dead store"
     await fail(deal, shop, 1)
@@ -174,6 +178,7 @@ async def test_a_refusal_is_an_answer_and_a_success_between_two_failures_counts(
     assert (str(found.store_id), found.calls) == (deal.store["storeId"], 2)
 
 
+@on_both
 async def test_another_webhook_url_is_a_new_beginning(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     await fail(deal, shop, 2)
@@ -204,9 +209,9 @@ async def test_a_store_without_a_webhook_url_says_so_wherever_its_state_is_shown
     deal = await trade(mercato, shop)
     path = f"/v1/commerce/stores/{deal.store['storeId']}"
     onboarding = f"/v1/commerce/onboarding/stores/{deal.store['onboardingId']}"
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
-    operator, _ = await enter_as_operator(mercato)
-    front, _ = await enter_as_partner(mercato, deal.front)
+    merchant = await enter_as_partner(mercato, deal.pos)
+    operator = await enter_as_operator(mercato)
+    front = await enter_as_partner(mercato, deal.front)
     for url, said in ((shop.base + "/hooks", False), (None, True)):
         store = (await deal.pos.call("PUT", path, {"webhookUrl": url})).json()
         read = (await deal.pos.get(path)).json()
@@ -229,6 +234,7 @@ async def refusing(_request: web.Request, _body: bytes) -> web.Response:
     return web.json_response({"errors": [{"code": "STORE_CLOSED"}]}, status=422)
 
 
+@on_both
 async def test_a_webhook_to_an_endpoint_that_failed_is_no_failed_call_to_the_store(
     mercato: Service, shop: MerchantServer
 ):
@@ -244,7 +250,7 @@ async def test_a_webhook_to_an_endpoint_that_failed_is_no_failed_call_to_the_sto
     gone = await deal.pos.call("DELETE", f"{ENDPOINTS}/{endpoint['endpointId']}")
     assert gone.status == 204
     await mercato.until(deal.pos, f"{CALLS}?status=failed", lambda page: page["deliveries"])
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    merchant = await enter_as_partner(mercato, deal.pos)
     assert "The last call" not in (await merchant.open(f"/console/stores/{store}")).text
 
 
@@ -261,8 +267,8 @@ async def test_stores_are_listed_with_their_state_first_and_found_by_it(
     assert (await deal.pos.call("PUT", path, {"name": "Café Luna"})).status == 200
     pause = {"status": "paused", "pauseReason": "Holiday"}
     assert (await deal.pos.post(f"{path}/status", pause)).status == 200
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
-    operator, _ = await enter_as_operator(mercato)
+    merchant = await enter_as_partner(mercato, deal.pos)
+    operator = await enter_as_operator(mercato)
     for browser in (merchant, operator):
         page = await browser.open("/console/stores")
         check_frame(page)
@@ -290,5 +296,5 @@ async def test_stores_are_listed_with_their_state_first_and_found_by_it(
     path = f"/console/stores/{deal.store['storeId']}"
     assert (await operator.open("/console/stores?inTrouble=true")).rows("Stores")[1][0] == "unreachable"
     assert "unreachable" in (await merchant.open(path)).region("Now")
-    front, _ = await enter_as_partner(mercato, deal.front)
+    front = await enter_as_partner(mercato, deal.front)
     assert "unreachable" not in (await front.open(path)).text, "how its calls go is the merchant's"

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from tests.api.trade import trade
 from tests.catalog.documents import TEA, cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service, service
 from tests.sharing import own, shared
 
@@ -15,14 +16,15 @@ from mercato.features.partners.model import PartnerKind
 from mercato.platform.db.audit import list_entries
 from mercato_contract import clock
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
+@on_both
 @own()
 async def test_a_store_is_paused_and_resumed(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     store, zone = deal.store["storeId"], ZoneInfo(deal.store["timezone"])
-    for browser, _ in (await enter_as_partner(mercato, deal.pos), await enter_as_operator(mercato)):
+    for browser in (await enter_as_partner(mercato, deal.pos), await enter_as_operator(mercato)):
         listed = await browser.open("/console/stores?status=online")
         assert len(listed.rows("Stores")) == 1
         page = await browser.open(f"/console/stores/{store}")
@@ -49,7 +51,7 @@ async def test_a_pause_that_ends_in_the_past_is_refused_with_the_reason(
     mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     page = await browser.open(f"/console/stores/{deal.store['storeId']}")
     refused = await browser.press(page, "Pause store", resumeAt="2020-01-01T10:00")
     assert refused.status == 422
@@ -60,7 +62,7 @@ async def test_a_store_says_whether_it_is_open_at_a_chosen_instant(mercato: Serv
     deal = await trade(mercato, shop)
     store = deal.store["storeId"]
     for client in (deal.pos, deal.front):
-        browser, _ = await enter_as_partner(mercato, client)
+        browser = await enter_as_partner(mercato, client)
         page = await browser.open(f"/console/stores/{store}?at=2026-03-02T12:00:00Z")
         api = await deal.front.get(f"/v1/marketfront/stores/{store}/availability?at=2026-03-02T12:00:00Z")
         assert api.json()["detail"] in page.text
@@ -69,7 +71,7 @@ async def test_a_store_says_whether_it_is_open_at_a_chosen_instant(mercato: Serv
 
 async def test_items_are_found_by_name_and_switched(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     page = await browser.open(f"/console/stores/{deal.store['storeId']}?item=TEA")
     assert [row[0] for row in page.rows("Items")] == ["Tea"]
     sold_out = await browser.press(page, "Mark sold out")
@@ -81,10 +83,11 @@ async def test_items_are_found_by_name_and_switched(mercato: Service, shop: Merc
     assert (await deal.validate(deal.order()))["isValid"]
 
 
+@on_both
 async def test_a_storefront_finds_stores_and_changes_none(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     store = deal.store["storeId"]
-    browser, _ = await enter_as_partner(mercato, deal.front)
+    browser = await enter_as_partner(mercato, deal.front)
     found = await browser.open("/console/stores?query=tea")
     assert found.rows("Stores")[0][0] == "Test Store"
     page = await browser.open(f"/console/stores/{store}")
@@ -92,10 +95,10 @@ async def test_a_storefront_finds_stores_and_changes_none(mercato: Service, shop
     assert "Mark sold out" not in page.buttons
     for path in ("pause", "resume", "items"):
         assert (await browser.post(f"/console/stores/{store}/{path}")).status == 404
-    both, _ = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
+    both = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.BOTH))[0].id)
     assert (await both.post(f"/console/stores/{store}/pause")).status == 404
     assert (await both.open(f"/console/stores/{store}")).status == 200
-    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert (await stranger.open(f"/console/stores/{store}")).status == 404
 
 
@@ -113,7 +116,7 @@ async def test_a_stores_page_says_its_state_once_then_what_can_be_done_then_fact
     mercato: Service, shop: MerchantServer
 ):
     deal = await trade(mercato, shop)
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     page = await browser.open(f"/console/stores/{deal.store['storeId']}")
     now = page.region("Now")
     assert now.startswith("open 24 hours a day ")
@@ -134,7 +137,7 @@ async def test_pictures_of_items_are_loaded_from_elsewhere_only_where_the_page_h
 ):
     deal = await trade(mercato, shop, catalog=pictured())
     plain = await mercato.live(deal.pos, shop.host(cafe(), "/plain.json"), name="Plain")
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     page = await browser.open(f"/console/stores/{deal.store['storeId']}")
     (image,) = page.root.all("img", **{"class": "thumbnail"})
     assert image.attributes["src"] == PICTURE
@@ -143,7 +146,7 @@ async def test_pictures_of_items_are_loaded_from_elsewhere_only_where_the_page_h
     for other in (
         await browser.open(f"/console/stores/{plain['storeId']}"),
         await browser.open("/console/stores"),
-        await (await enter_as_operator(mercato))[0].open(f"/console/stores/{deal.store['storeId']}"),
+        await (await enter_as_operator(mercato)).open(f"/console/stores/{deal.store['storeId']}"),
     ):
         assert "img-src 'self';" in other.headers["content-security-policy"]
         assert PICTURE not in other.text
@@ -153,7 +156,7 @@ async def test_pictures_of_items_are_loaded_from_elsewhere_only_where_the_page_h
 async def test_a_setting_turns_pictures_of_items_off(database_url: str, tmp_path: Path, shop: MerchantServer):
     async with service(database_url, tmp_path / "data", console_pictures=False) as mercato:
         deal = await trade(mercato, shop, catalog=pictured())
-        browser, _ = await enter_as_partner(mercato, deal.pos)
+        browser = await enter_as_partner(mercato, deal.pos)
         page = await browser.open(f"/console/stores/{deal.store['storeId']}")
         assert "img-src 'self';" in page.headers["content-security-policy"]
         assert not page.root.all("img", **{"class": "thumbnail"})

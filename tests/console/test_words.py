@@ -9,16 +9,20 @@ from tests.api.trade import Time, trade
 from tests.catalog.documents import cafe
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 
 from mercato.console import times
 from mercato_contract.wire import rfc3339
 
+pytestmark = mostly_sqlite
+
 
 async def test_earlier_paths_lead_to_the_present_ones(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await deal.placed()
-    browser, page = await enter_as_partner(mercato, deal.front)
+    browser = await enter_as_partner(mercato, deal.front)
+    page = await browser.open("/console")
     assert {"Webhooks", "Refused requests"} <= set(page.navigation)
     assert not {"Deliveries", "Requests"} & set(page.navigation)
     for old, new, heading in (
@@ -40,7 +44,7 @@ async def test_lists_show_the_last_eight_characters_of_ids_and_copy_them_whole(
 ):
     deal = await trade(mercato, shop)
     order = (await deal.placed())["orderId"]
-    browser, _ = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
     for path in ("orders", "webhooks", "catalogs"):
         page = await browser.open(f"/console/{path}")
         check_frame(page)
@@ -62,7 +66,8 @@ async def test_times_are_told_as_people_say_them_in_the_time_zone_that_the_accou
     deal = await trade(mercato, shop)
     await deal.placed()
     clock_ahead.ahead = timedelta(minutes=3)
-    browser, page = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
+    page = await browser.open("/console")
     assert "Times are in UTC." in page.text
     page = await browser.open("/console/orders")
     (shown,) = page.root.all("td")[4].all("time")
@@ -92,10 +97,10 @@ async def test_until_somebody_chooses_times_are_in_the_zone_that_the_stores_have
     deal = await trade(mercato, shop)
     first = f"/v1/commerce/stores/{deal.store['storeId']}"
     assert (await deal.pos.call("PUT", first, {"timezone": "America/Chicago"})).status == 200
-    merchant, _ = await enter_as_partner(mercato, deal.pos)
-    front, _ = await enter_as_partner(mercato, deal.front)
-    operator, _ = await enter_as_operator(mercato)
-    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    merchant = await enter_as_partner(mercato, deal.pos)
+    front = await enter_as_partner(mercato, deal.front)
+    operator = await enter_as_operator(mercato)
+    stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
     for browser in (merchant, front, operator):
         assert "Times are in America/Chicago." in (await browser.open("/console/orders")).text
     assert "Times are in UTC." in (await stranger.open("/console/orders")).text, "it has no store"
@@ -103,7 +108,7 @@ async def test_until_somebody_chooses_times_are_in_the_zone_that_the_stores_have
     await deal.pos.call("PUT", f"/v1/commerce/stores/{other['storeId']}", {"timezone": "America/New_York"})
     for browser in (merchant, front, operator):
         assert "Times are in UTC." in (await browser.open("/console/orders")).text
-    alone, _ = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
+    alone = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
     assert "Times are in America/New_York." in (await alone.open("/console/orders")).text
     account = await merchant.open("/console/account")
     await merchant.press(account, "Set time zone", timezone="")
@@ -115,7 +120,7 @@ async def test_until_somebody_chooses_times_are_in_the_zone_that_the_stores_have
 async def test_fields_for_times_are_in_the_zone_that_lists_show(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     await deal.placed()
-    browser, _ = await enter_as_partner(mercato, deal.pos)
+    browser = await enter_as_partner(mercato, deal.pos)
     page = await browser.open("/console/orders")
     assert page.field("Since (UTC)").attributes["type"] == "datetime-local"
     await browser.press(await browser.open("/console/account"), "Set time zone", timezone="Asia/Tokyo")
@@ -141,7 +146,7 @@ async def test_a_stores_page_shows_and_takes_times_in_the_stores_own_zone(
     deal = await trade(mercato, shop)
     api = f"/v1/commerce/stores/{deal.store['storeId']}"
     assert (await deal.pos.put(api, {"timezone": "Asia/Tokyo"})).status == 200
-    for browser, _ in (await enter_as_partner(mercato, deal.pos), await enter_as_operator(mercato)):
+    for browser in (await enter_as_partner(mercato, deal.pos), await enter_as_operator(mercato)):
         await browser.press(await browser.open("/console/account"), "Set time zone", timezone="Europe/Berlin")
         page = await browser.open(f"/console/stores/{deal.store['storeId']}")
         now = mercato.app.clock().astimezone(ZoneInfo("Asia/Tokyo"))
@@ -183,6 +188,7 @@ def test_how_long_ago_or_ahead_an_instant_is_is_told_while_it_is_short(age: time
     assert 'title="2026-01-01 00:00:00 UTC"' in shown
 
 
+@on_both
 async def test_operators_see_the_catalogs_of_all_merchants_without_what_is_theirs(
     mercato: Service, shop: MerchantServer
 ):
@@ -190,7 +196,8 @@ async def test_operators_see_the_catalogs_of_all_merchants_without_what_is_their
     secret = "/failed.json?token=private-token"  # a made-up one
     shop.documents["/failed.json"] = {"currency": "private words", "items": 3}
     await mercato.onboard(deal.pos, shop.base + secret, name="failing")
-    browser, page = await enter_as_operator(mercato)
+    browser = await enter_as_operator(mercato)
+    page = await browser.open("/console")
     assert "Catalogs" in page.navigation
     page = await browser.open("/console/catalogs")
     assert [row[0] for row in page.rows("Runs")] == ["failed", "succeeded"]
@@ -204,7 +211,7 @@ async def test_operators_see_the_catalogs_of_all_merchants_without_what_is_their
     assert failed.rows("Runs") == [[failed.root.all("td")[0].text]], "the live store has no failed run"
     none = await browser.press(page, "Filter", partner="nobody")
     assert "No partner has this name or id." in none.text
-    front, _ = await enter_as_partner(mercato, deal.front)
+    front = await enter_as_partner(mercato, deal.front)
     assert (await front.open(run)).status == 404
-    other, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    other = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert (await other.open(run)).status == 404

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.console.browser import Browser, Page
+from tests.console.browser import Browser, Page, path_of
 from tests.service import Client, Service
 
 from mercato.features.sign_in import people, sessions
@@ -37,17 +37,35 @@ async def enter(mercato: Service, link: str) -> tuple[Browser, Page]:
     return browser, await browser.press(await browser.open(link), "Continue")
 
 
-async def enter_as_partner(mercato: Service, client: Client, **wanted: Any) -> tuple[Browser, Page]:
-    return await enter(mercato, await partner_link(client, **wanted))
+async def enter_as_partner(mercato: Service, client: Client, **wanted: Any) -> Browser:
+    """Sign in as a link of the client's key does, without its pages."""
+    token = path_of(await partner_link(client, **wanted)).rpartition("/")[2]
+    now = mercato.app.clock()
+    async with mercato.app.db.write() as tx:
+        return signed_in(mercato, await sessions.sign_in(tx, token, now=now))
 
 
-async def enter_whole_account(mercato: Service, partner_id: UUID) -> tuple[Browser, Page]:
-    """Sign in with a link of the command for the partner, which shows both sides of a partner of both kinds."""
-    return await enter(mercato, await operator_link(mercato, partner_id))
+async def enter_whole_account(mercato: Service, partner_id: UUID) -> Browser:
+    """Sign in as a link of the command for the partner does: it shows both sides of a partner of both kinds."""
+    return await _enter_by_command(mercato, partner_id)
 
 
-async def enter_as_operator(mercato: Service) -> tuple[Browser, Page]:
-    return await enter(mercato, await operator_link(mercato))
+async def enter_as_operator(mercato: Service, *, read_only: bool = False) -> Browser:
+    return await _enter_by_command(mercato, None, read_only=read_only)
+
+
+async def _enter_by_command(mercato: Service, partner_id: UUID | None, *, read_only: bool = False) -> Browser:
+    grant, now = Grant(partner_id=partner_id, created_by="cli:anna", read_only=read_only), mercato.app.clock()
+    async with mercato.app.db.write() as tx:
+        link = await sessions.create_link(tx, grant, now=now)
+        return signed_in(mercato, await sessions.sign_in(tx, link.token, now=now))
+
+
+def signed_in(mercato: Service, token: str) -> Browser:
+    """Return a browser that has the session's cookie."""
+    browser = Browser(mercato.base, mercato.session)
+    browser.cookies["__Host-mercato-session"] = token
+    return browser
 
 
 async def enter_as_person(
@@ -59,9 +77,7 @@ async def enter_as_person(
         link = await people.invite(tx, partner_id, name=name, role=role, created_by="cli:anna", now=now)
         person = await people.accept(tx, link.token, now=now)
         token = await sessions.begin(tx, person.grant, now=now)
-    browser = Browser(mercato.base, mercato.session)
-    browser.cookies["__Host-mercato-session"] = token
-    return browser, person
+    return signed_in(mercato, token), person
 
 
 def count_writes(patch: pytest.MonkeyPatch) -> list[str]:

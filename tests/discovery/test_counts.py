@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from tests.databases import mostly_sqlite, on_both
 from tests.discovery.store_index import StoreIndex
 
 from mercato.features.discovery import queries, service
 from mercato.features.discovery.tables import FIRST
 from mercato_contract.discovery import EXACT_COUNT
+
+pytestmark = mostly_sqlite
 
 STORES = 13
 WAYS: dict[str, dict[str, Any]] = {
@@ -116,6 +119,7 @@ async def test_the_order_by_words_does_not_depend_on_what_was_changed_last(full:
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 1_000])
+@on_both
 async def test_stores_beyond_the_first_part_of_the_index_are_found_and_counted_after_those_in_it(
     index: StoreIndex, chunk: int, monkeypatch: pytest.MonkeyPatch
 ):

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from tests.databases import mostly_sqlite, on_both
 from tests.discovery.store_index import NOW, StoreIndex
 
 from mercato.features.discovery.tables import opening_hours
 from mercato.platform.db.engine import Database
+
+pytestmark = mostly_sqlite
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -27,6 +30,7 @@ COMMON: dict[str, Any] = {"items": ["Soup"], "categories": ("Food",)}
 
 
 @pytest.mark.parametrize("way", WAYS)
+@on_both
 async def test_fulfilment_and_opening_hours_filter_every_kind_of_search(
     index: StoreIndex, way: dict[str, Any]
 ):
@@ -79,6 +83,7 @@ async def test_an_empty_network_has_no_results_for_any_search(index: StoreIndex)
             assert await index.find(**way, **opened) == {"stores": [], "totalCount": 0, "hasMore": False}
 
 
+@on_both
 async def test_a_pause_ends_by_the_clock(index: StoreIndex):
     until = datetime(2026, 1, 5, 13, tzinfo=UTC)
     await index.put("A", paused=True, resume_at=until, items=["Soup"])
@@ -122,6 +127,7 @@ async def test_open_now_uses_the_stores_local_time(index: StoreIndex, at: str):
         assert (await index.find(**way))["stores"][0]["isOpen"] is opened
 
 
+@on_both
 async def test_equal_hours_are_stored_once_with_their_number_of_stores(index: StoreIndex, db: Database):
     await index.put("A", spans=((0, HOUR),))
     await index.put("B", spans=((0, HOUR),), delivery_allowed=False)

@@ -5,10 +5,13 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.databases import mostly_sqlite
 from tests.discovery.store_index import StoreIndex, haversine
 
 from mercato.features.discovery.geometry import RINGS, cell_of, circle_of, metres_of, point_of, zones_of
 from mercato_contract.discovery import MAX_RADIUS
+
+pytestmark = mostly_sqlite
 
 latitudes = st.floats(-90, 90) | st.sampled_from([-90.0, -89.999, 0.0, 89.999, 90.0])
 longitudes = st.floats(-180, 180) | st.sampled_from([-180.0, -179.999, 0.0, 179.999, 180.0])

@@ -7,9 +7,12 @@ has, in the letters and digits of their language. The same on both databases.
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.databases import mostly_sqlite
 from tests.discovery.store_index import StoreIndex
 
 from mercato_catalog.words import Term, terms_of, words_of
+
+pytestmark = mostly_sqlite
 
 TYPED: dict[str, tuple[str, ...]] = {
     # Initials, with and without dots and blanks.

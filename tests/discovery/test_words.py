@@ -6,11 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.calibration import cpu_within
+from tests.databases import mostly_sqlite, on_both
 from tests.discovery.store_index import StoreIndex
 from tests.discovery.test_typed_names import has
 
 from mercato.features.discovery.text import render_query, text_query_of
-from mercato_catalog.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, split, terms_of, words_of
+from mercato_catalog.words import (
+    MAX_BYTES,
+    MAX_LETTERS,
+    MAX_WORDS,
+    split,
+    terms_of,
+    words_of,
+)
+
+pytestmark = mostly_sqlite
 
 STORES = {
     "Joe's Café": ["Crème brûlée", "Smørrebrød", "Coca-Cola 0.5l"],
@@ -190,6 +200,7 @@ async def test_search_forgives_in_words_of_other_alphabets_and_in_words_with_acc
         assert await index.names(query=query) == [name], query
 
 
+@on_both
 async def test_search_does_not_forgive_two_letters_short_words_or_numbers(index: StoreIndex):
     await index.put_all(
         [

@@ -47,7 +47,8 @@ _EPILOGUE = "\n{ export -p; declare -f; } > .state\n"
 class Reader:
     """One reader with a directory like a fresh clone's, with what `make` would have installed.
 
-    In a real `clone` `make` still has to install everything.
+    In a real `clone` `make` still has to install everything. The pages that are read apart have `mercato` started by
+    forks, where that is the same; the others have the installed program.
     """
 
     desk: Path
@@ -58,6 +59,8 @@ class Reader:
     _ports: dict[str, str] = field(default_factory=dict)
     _running: list[tuple[subprocess.Popen[bytes], int]] = field(default_factory=list)
     """What keeps running, and a pipe that ends when the last process of it has ended."""
+    _inherited: tuple[int, ...] = ()
+    """What all of its processes have of the tests': the connection with the process that forks, if any."""
 
     def __post_init__(self) -> None:
         (self.desk / ".state").touch()
@@ -98,11 +101,30 @@ class Reader:
         running = list(self._running)
         there = {path: path.read_bytes() if path.is_file() else None for path in self.desk.iterdir()}
         (self.desk / ".state").write_bytes(b"")
+        self._start_by_forks()
         try:
             self.reads(page)
         finally:
             self._stop([one for one in self._running if one not in running])
             self._restore(there)
+
+    def _start_by_forks(self) -> None:
+        """Let `mercato` be started by the process that forks: a hundred starts are most of what pages cost."""
+        if self._inherited or sys.platform != "linux":
+            return
+        # Not where this is imported, which a reader of a real clone does before anything is installed.
+        from tests.forks import ASKS, forker
+
+        programs = self.desk / ".venv/bin"
+        programs.unlink()
+        programs.mkdir()
+        for program in Path(sys.prefix, "bin").iterdir():
+            (programs / program.name).symlink_to(program)
+        asks = programs / "mercato"
+        asks.unlink()
+        asks.write_text(ASKS)
+        asks.chmod(0o755)
+        self._inherited = (forker().fileno(),)
 
     def _restore(self, there: dict[Path, bytes | None]) -> None:
         """Remove new files from the directory, and restore those that have changed."""
@@ -147,6 +169,7 @@ class Reader:
         return subprocess.run(
             ["bash", "-c", _PROLOGUE + text + _EPILOGUE],
             cwd=self.desk, env=self._environment(), capture_output=True, text=True, timeout=120, check=False,
+            pass_fds=self._inherited,
         )  # fmt: skip
 
     def _python(self, block: Block, where: str) -> None:
@@ -164,7 +187,7 @@ class Reader:
             process = subprocess.Popen(
                 ["bash", "-c", "set -eu -o pipefail\n" + self._local(block.text)],
                 cwd=self.desk, env=self._environment(), stdout=file, stderr=file, start_new_session=True,
-                pass_fds=[held],
+                pass_fds=[held, *self._inherited],
             )  # fmt: skip
         os.close(held)
         self._running.append((process, end))
@@ -188,6 +211,8 @@ class Reader:
 
     def _environment(self) -> dict[str, str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
+        if self._inherited:
+            clean["FORKER"] = str(self._inherited[0])
         # `make run` says the port in its documentation, not in its command.
         return clean | {"MERCATO_PORT": self._port("8000"), "MERCATO_LOG_LEVEL": "warning", "NO_COLOR": "1"}
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.databases import only_sqlite
+from tests.forks import Running, start
 from tests.ports import free_port
 from tests.service import Service, service
 from tests.waiting import PATIENCE
@@ -40,28 +41,34 @@ async def desk(mercato: Service, tmp_path: Path) -> Path:
     told = {"commerceKey": merchant.commerce_key.text, "signingSecret": merchant.signing_secret}
     (tmp_path / "partner.json").write_text(json.dumps(told))
     (tmp_path / "shop.json").write_text(json.dumps({"marketfrontKey": storefront.marketfront_key.text}))
+    for example in EXAMPLES.glob("*.py"):
+        (tmp_path / example.name).symlink_to(example)
     return tmp_path
 
 
-async def started(desk: Path, url: str, name: str, *arguments: str) -> asyncio.subprocess.Process:
+async def started(desk: Path, url: str, name: str, *arguments: str, is_script: bool = False) -> Running:
+    """Start an example, which is imported as a module unless it is to be started as its readers do."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("MERCATO_")}
-    return await asyncio.create_subprocess_exec(
-        sys.executable, EXAMPLES / name, *arguments,
-        cwd=desk, env=clean | {"MERCATO_URL": url},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    environment = clean | {"MERCATO_URL": url}
+    pipe = asyncio.subprocess.PIPE
+    if is_script:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, EXAMPLES / name, *arguments, cwd=desk, env=environment, stdout=pipe, stderr=pipe
+        )
+    module = name.removesuffix(".py")
+    return await start(*arguments, module=module, cwd=desk, env=environment, stdout=pipe, stderr=pipe)
 
 
-async def told(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
+async def told(process: Running) -> tuple[int | None, str, str]:
     async with asyncio.timeout(60):
         out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 
 
 @asynccontextmanager
-async def merchant(desk: Path, url: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def merchant(desk: Path, url: str, *, is_script: bool = False) -> AsyncIterator[Running]:
     """Run the merchant on a free port until its store is live."""
-    process = await started(desk, url, "merchant.py", "partner.json", "0")
+    process = await started(desk, url, "merchant.py", "partner.json", "0", is_script=is_script)
     try:
         assert process.stdout is not None
         async with asyncio.timeout(60):
@@ -74,7 +81,7 @@ async def merchant(desk: Path, url: str) -> AsyncIterator[asyncio.subprocess.Pro
         await process.communicate()
 
 
-async def interrupted(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
+async def interrupted(process: Running) -> tuple[int | None, str, str]:
     """Press Ctrl-C, patiently, until the process ends: a second one would interrupt its output."""
     ended = asyncio.create_task(told(process))
     while not ended.done():
@@ -85,8 +92,10 @@ async def interrupted(process: asyncio.subprocess.Process) -> tuple[int | None, 
 
 
 async def test_a_storefront_buys_from_a_merchant(mercato: Service, desk: Path):
-    async with merchant(desk, mercato.base) as shop:
-        bought = await told(await started(desk, mercato.base, "storefront.py", "shop.json", "gyoza"))
+    async with merchant(desk, mercato.base, is_script=True) as shop:
+        bought = await told(
+            await started(desk, mercato.base, "storefront.py", "shop.json", "gyoza", is_script=True)
+        )
         assert bought[0] == 0, bought
         lines = bought[1].splitlines()
         assert lines[0] == "Harbour Ramen sells Gyoza for 6.25."

@@ -1,10 +1,7 @@
 """Hostile or broken servers: every pull ends within its timeout and limits, with a message."""
 
-import gzip
-
-import brotli
 import pytest
-from backports import zstd
+from tests.outbound.test_body import BOMBS, bomb
 from tests.outbound.test_pull import MENU, failed, pulled
 from tests.servers import Script, drip, endless, hang, head, in_turn, raw, redirect, reply, reset, serve
 
@@ -15,16 +12,10 @@ SMALL = PullLimits(max_raw=100_000, max_decoded=1_000_000, waits=())
 SHORT = PullLimits(total=0.1, waits=())
 CHUNKED = head(200, transfer_encoding="chunked")
 
-BOMBS = {
-    "gzip": gzip.compress(bytes(24 << 20)),
-    "zstd": zstd.compress(bytes(24 << 20)),
-    "br": brotli.compress(bytes(24 << 20), quality=1),
-}
-
 
 @pytest.mark.parametrize("coding", BOMBS)
 async def test_a_bomb_is_stopped_while_it_is_decompressed(outbound: Outbound, coding: str) -> None:
-    async with serve(reply(200, BOMBS[coding], content_encoding=coding)) as server:
+    async with serve(reply(200, bomb(coding), content_encoding=coding)) as server:
         failure = await failed(outbound, server.url, limits=SMALL)
     assert (failure.fault, failure.retryable) == (Fault.REPLY_TOO_LARGE, False)
     assert ", decompressed" in failure.message
@@ -114,7 +105,7 @@ async def test_a_response_that_is_not_http_is_reported_as_such(outbound: Outboun
 
 @pytest.mark.parametrize("coding", BOMBS)
 async def test_a_truncated_compressed_document_is_reported_as_such(outbound: Outbound, coding: str) -> None:
-    async with serve(reply(200, BOMBS[coding][:-3], content_encoding=coding)) as server:
+    async with serve(reply(200, bomb(coding)[:-3], content_encoding=coding)) as server:
         failure = await failed(outbound, server.url)
     assert failure.fault is Fault.ENCODING
     assert "stops before its end" in failure.message

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
+from tests.databases import mostly_sqlite, on_both
 from tests.partners.support import HOUR, VAULT, HandClock, make_partner
 
 from mercato.features.partners import accounts, queries
@@ -24,6 +25,8 @@ from mercato.features.partners.webhook_tokens import set_webhook_token
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
 from mercato_contract.clock import new_id
+
+pytestmark = mostly_sqlite
 
 NOBODY = new_id()
 
@@ -151,6 +154,7 @@ async def test_a_second_partner_of_a_name_is_refused_with_what_to_do(db: Databas
     await make_partner(db, now, name="Other")
 
 
+@on_both
 async def test_partners_are_listed_in_pages(db: Database, now: HandClock) -> None:
     made = sorted([(await make_partner(db, now)).id for _ in range(5)])
     async with db.read() as tx:
@@ -196,6 +200,7 @@ async def test_a_rotation_without_overlap_ends_the_old_secret_at_once(db: Databa
         assert await accounts.get_signing_secrets(tx, VAULT, made.id, now=now) == [new]
 
 
+@on_both
 async def test_concurrent_rotations_leave_one_secret_without_an_expiry(db: Database, now: HandClock) -> None:
     made = await make_partner(db, now)
 

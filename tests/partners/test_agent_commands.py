@@ -4,7 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.databases import mostly_sqlite
 from tests.partners.test_commands import Shell, shell
+
+pytestmark = mostly_sqlite
 
 __all__ = ["shell"]
 

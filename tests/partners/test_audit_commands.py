@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from cyclopts import App
 from sqlalchemy import update
+from tests.databases import mostly_sqlite, on_both
 from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato.features.partners import accounts, credentials
@@ -27,6 +28,8 @@ from mercato_contract import clock
 from mercato_contract.clock import first_id
 from mercato_contract.wire import rfc3339
 from mercato_tools.cli.commands import app
+
+pytestmark = mostly_sqlite
 
 __all__ = ["fresh", "shell"]
 
@@ -176,6 +179,7 @@ def test_a_refused_command_leaves_no_entry(shell: Shell) -> None:
     assert "Nothing was changed" in shell("audit")
 
 
+@on_both
 def test_entries_are_listed_newest_first_in_pages_and_by_partner_and_action(shell: Shell) -> None:
     made = [shell.json("partner", "create", f"P{number}", "--kind", "commerce") for number in range(3)]
     shell("secret", "rotate", "P1")
@@ -220,6 +224,7 @@ def test_what_was_deleted_is_listed_by_its_id(shell: Shell) -> None:
     assert {one["partnerName"] for one in trail(shell)} == {None}
 
 
+@on_both
 def test_since_leaves_out_what_is_older(shell: Shell, database_url: str) -> None:
     shell.json("partner", "create", "Old", "--kind", "commerce")
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 import structlog
+from tests.databases import mostly_sqlite, on_both
 from tests.partners.support import HOUR, SECOND, TOKENS, HandClock, make_partner
 from tests.waiting import PATIENCE, loop_timeout
 
@@ -22,6 +23,8 @@ from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.errors import Forbidden, Unauthenticated
+
+pytestmark = mostly_sqlite
 
 
 @pytest.fixture
@@ -101,6 +104,7 @@ async def test_a_warm_key_costs_no_database_read(
     assert len(reads) == 1
 
 
+@on_both
 async def test_many_first_requests_with_one_key_read_it_a_few_times(
     callers: Callers, partner: NewPartner, reads: list[bytes]
 ) -> None:
@@ -153,6 +157,7 @@ async def test_a_wrong_key_is_looked_up_again_after_a_while(
     assert len(reads) == 2
 
 
+@on_both
 async def test_a_flood_of_wrong_keys_is_limited_in_concurrent_reads_and_memory(
     db: Database, feed: ChangeFeed, now: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +229,7 @@ async def test_a_rolled_key_works_through_the_overlap_and_not_beyond(
     assert callers.find_cached(new) is not None
 
 
+@on_both
 async def test_a_revoked_key_is_refused_at_once_in_the_process_that_revokes_it(
     db: Database, callers: Callers, partner: NewPartner, now: HandClock
 ) -> None:
@@ -347,6 +353,7 @@ async def test_a_key_that_cannot_be_looked_up_is_503_and_not_401(
     assert (await callers.get(token(partner))).partner_id == partner.id
 
 
+@on_both
 async def test_the_last_use_is_recorded_in_the_background_once_for_many_requests(
     db: Database, callers: Callers, partner: NewPartner, now: HandClock
 ) -> None:

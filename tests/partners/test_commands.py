@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
-from tests.databases import only_postgresql, only_sqlite, with_database
+from tests.databases import mostly_sqlite, on_both, only_postgresql, only_sqlite, with_database
+from tests.forks import inherited, program
 
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.callers import Callers, Tokens
@@ -23,6 +25,8 @@ from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
 from mercato_tools.cli.commands import app as commands
 from mercato_tools.cli.main import run
+
+pytestmark = mostly_sqlite
 
 MERCATO = Path(sys.executable).with_name("mercato")
 
@@ -180,6 +184,7 @@ def test_a_list_creates_no_database(fresh: Shell) -> None:
     assert not fresh.data_dir.exists()
 
 
+@on_both
 def test_lists_show_names_unchanged_and_no_keys(shell: Shell) -> None:
     made = shell.json("partner", "create", "[bold]Acme[/]", "--kind", "both")
     listed = shell("partner", "list") + shell("key", "list") + shell("secret", "list", "[bold]Acme[/]")
@@ -300,6 +305,7 @@ async def make_child(url: str, parent_id: str) -> str:
     return str(made.id)
 
 
+@on_both
 def test_people_are_invited_listed_and_removed_by_commands(shell: Shell) -> None:
     made = shell.json("partner", "create", "Acme", "--kind", "commerce")
     invited = shell.json("console", "invite", " Ada Lovelace ", "--role", "manager", "--partner", "Acme")
@@ -396,6 +402,7 @@ def test_an_unknown_setting_stops_the_command(shell: Shell, monkeypatch: pytest.
     assert "Did you mean MERCATO_DATA_DIR" in shell.err
 
 
+@on_both
 @pytest.mark.parametrize("url", ["mysql://u:hunter2@h/d", "postgresql://u:hunter2@[::1/d"])
 def test_an_invalid_database_url_is_refused_and_not_repeated(
     fresh: Shell, monkeypatch: pytest.MonkeyPatch, url: str
@@ -443,6 +450,8 @@ def test_a_file_that_is_not_a_database_is_reported(fresh: Shell, command: tuple[
     assert "not a database. Restore a backup: mercato restore FILE --replace" in fresh.err
 
 
+@on_both
+@on_both
 @only_postgresql
 @pytest.mark.parametrize("command", [("list",), ("create", "X", "--kind", "commerce")])
 def test_a_missing_database_is_named(
@@ -482,10 +491,16 @@ def environment(**settings: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")} | settings
 
 
-def test_the_command_itself_prints_json_and_nothing_else(database_url: str, tmp_path: Path) -> None:
+@on_both
+def test_the_command_itself_prints_json_and_nothing_else(
+    database_url: str, database_kind: str, tmp_path: Path
+) -> None:
+    # As it is installed, with one kind of database.
+    made = environment(MERCATO_DATABASE_URL=database_url, MERCATO_LOG_LEVEL="debug")
+    command, options = (MERCATO, {"env": made}) if database_kind == "sqlite" else (program(), inherited(made))
     done = subprocess.run(
-        [MERCATO, "partner", "create", "Acme", "--kind", "both", "--json", "--data-dir", tmp_path],
-        env=environment(MERCATO_DATABASE_URL=database_url, MERCATO_LOG_LEVEL="debug"),
+        [command, "partner", "create", "Acme", "--kind", "both", "--json", "--data-dir", tmp_path],
+        **options,
         capture_output=True,
         check=True,
         timeout=60,
@@ -501,14 +516,16 @@ def test_partners_created_at_once_in_a_new_directory_share_its_database_and_key(
     options = ["--kind", "commerce", "--json", "--data-dir", str(tmp_path / "data")]
     running = [
         subprocess.Popen(
-            [MERCATO, "partner", "create", name, *options], env=environment(), stdout=subprocess.PIPE
+            [program(), "partner", "create", name, *options],
+            stdout=subprocess.PIPE,
+            **inherited(environment()),
         )
         for name in ("One", "Two", "Three")
     ]
     made = [json.loads(process.communicate(timeout=60)[0]) for process in running]
     listed = subprocess.run(
-        [MERCATO, "partner", "list", "--json", "--data-dir", tmp_path / "data"],
-        env=environment(),
+        [program(), "partner", "list", "--json", "--data-dir", tmp_path / "data"],
+        **inherited(environment()),
         capture_output=True,
         check=True,
         timeout=60,
@@ -544,8 +561,8 @@ def test_a_closed_pipe_ends_a_command_without_a_message(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [MERCATO, "partner", "create", "X", "--kind", "commerce", "--data-dir", tmp_path, "--json"],
-        env=environment(), stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False,
+        [program(), "partner", "create", "X", "--kind", "commerce", "--data-dir", tmp_path, "--json"],
+        **inherited(environment()), stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False,
     )  # fmt: skip
     os.close(writer)
     assert done.returncode == 1
@@ -556,7 +573,7 @@ def _until_it_reads(process: int) -> None:
     """Wait until the process sleeps in a read of its standard input."""
     call = Path(f"/proc/{process}/syscall")
     while not call.read_text().startswith("0 0x0 "):
-        os.sched_yield()
+        time.sleep(0.01)
 
 
 def test_a_row_wider_than_the_terminal_is_printed_as_facts(

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from tests.databases import mostly_sqlite, on_both
 from tests.partners.support import HOUR, SECOND, HandClock, make_partner
 
 from mercato.features.partners import accounts, credentials, queries
@@ -20,6 +21,8 @@ from mercato.features.partners.model import (
 from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
 from mercato_contract.clock import new_id
+
+pytestmark = mostly_sqlite
 
 DAY = timedelta(days=1)
 
@@ -73,6 +76,7 @@ async def test_a_key_that_replaces_a_descendant_expires_no_later_than_the_parent
         assert await credentials.list_descendants(tx, parent, now=now()) == []
 
 
+@on_both
 async def test_a_key_is_listed_with_its_prefix_and_description_and_never_as_it_is(
     db: Database, now: HandClock
 ) -> None:
@@ -170,6 +174,7 @@ async def test_a_rolled_key_is_valid_for_the_overlap_and_its_successor_stays(
     assert new.text != old.text
 
 
+@on_both
 async def test_rolled_without_overlap_the_old_key_ends_at_once(db: Database, now: HandClock) -> None:
     old = await new_key(db, now)
     async with db.write() as tx:

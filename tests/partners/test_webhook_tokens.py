@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import update
+from tests.databases import mostly_sqlite, on_both
 from tests.partners.support import VAULT, HandClock, make_partner
 
 from mercato.features.partners.model import AccountError, SeveralOriginsError
@@ -21,6 +22,8 @@ from mercato.features.partners.webhook_tokens import (
 )
 from mercato.features.webhooks.credentials import Credentials
 from mercato.platform.db.engine import Database
+
+pytestmark = mostly_sqlite
 
 A, B = "https://a.example/hooks", "https://b.example/hooks"
 
@@ -60,6 +63,7 @@ async def test_a_token_is_bound_to_the_first_origin_that_is_named_and_to_no_othe
     assert await tokens(db, partner) == {"https://a.example": "one"}
 
 
+@on_both
 async def test_of_two_stores_that_are_registered_at_once_one_binds_the_token(db: Database, partner: UUID):
     await give(db, partner, "one")
     await asyncio.gather(*(name(db, partner, f"https://{host}.example") for host in "abcdef"))
@@ -125,6 +129,7 @@ async def test_a_partner_has_tokens_for_at_most_100_origins(db: Database, partne
     await name(db, partner, "https://h7.example", "new")
 
 
+@on_both
 async def test_a_token_copied_to_another_row_does_not_open(db: Database, partner: UUID, now: HandClock):
     other = (await make_partner(db, now)).id
     await give(db, partner, "secret", url=A)

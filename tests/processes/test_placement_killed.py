@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from tests.api.trade import MERCHANT, PLACE, VALIDATE, tea
 from tests.catalog.documents import cafe
-from tests.databases import only_postgresql, only_sqlite
+from tests.databases import mostly_sqlite, only_postgresql, only_sqlite
 from tests.forks import Running
 from tests.processes.test_serve import mercato, serving, until_status
 from tests.service import Client, MerchantServer, merchant
@@ -277,6 +277,7 @@ async def killed_and_denied(network: Network, point: str, *, joins: bool) -> str
     return order_id
 
 
+@mostly_sqlite
 @pytest.mark.parametrize(
     "joins", [True, pytest.param(False, marks=pytest.mark.long)], ids=["joined", "left alone"]
 )

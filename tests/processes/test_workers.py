@@ -221,7 +221,7 @@ async def test_gauges_of_a_worker_that_died_are_not_counted(tmp_path: Path):
     ):
         anyone = Client(base, None, session)
         memory = sum(one.memory_info().rss for one in workers_of(process))
-        for _ in range(4):
+        for _ in range(2):
             killed = workers_of(process)[0]
             killed.kill()
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.databases import mostly_sqlite
 from tests.prove.command import main
 from tests.prove.round import Plan, Result, run
 from tests.prove.state import load
@@ -20,6 +21,7 @@ async def killed(tmp_path: Path, database_kind: str, url: str, *, seed: int, kil
     )
 
 
+@mostly_sqlite
 async def test_four_kills_lose_nothing_duplicate_nothing_and_leave_nothing_stuck(
     tmp_path: Path, database_kind: str, database_url: str
 ):

@@ -11,7 +11,7 @@ from tests.api.agent_keys import assistant
 from tests.api.trade import ADDRESS, CUSTOMER, line, tea, trade
 from tests.catalog.documents import TEA, cafe
 from tests.console.browser import Browser, Page
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.quotes.quoting import Quoting
 from tests.service import MerchantServer
 from tests.stored import text_of
@@ -34,6 +34,8 @@ from mercato.features.requests.tables import refused_requests
 from mercato.platform.db.audit import list_entries
 from mercato.platform.errors import IdempotencyKeyReused
 from mercato_contract.texts import without_secrets
+
+pytestmark = mostly_sqlite
 
 CARD = {"type": "cardOnFile", "cardToken": "tok_secret", "processorType": "test"}
 
@@ -213,6 +215,7 @@ async def test_looking_uses_nothing_up_and_pressing_twice_is_one_order(here: Quo
     await placed(here, quote)
 
 
+@on_both
 async def test_twenty_people_who_press_at_once_place_one_order(here: Quoting):
     _, browser, page = await opened(here)
     pages = await asyncio.gather(*(browser.press(page, "Place order") for _ in range(20)))
@@ -221,6 +224,7 @@ async def test_twenty_people_who_press_at_once_place_one_order(here: Quoting):
     assert list(here.calls().values()) == [1]
 
 
+@on_both
 async def test_of_place_and_decline_at_once_one_happens(here: Quoting):
     for _ in range(5):
         quote, browser, page = await opened(here)
@@ -235,6 +239,7 @@ async def test_of_place_and_decline_at_once_one_happens(here: Quoting):
         assert (found.order is not None) == bool(made)
 
 
+@on_both
 async def test_the_agents_repeat_while_a_person_presses_gets_the_order(here: Quoting):
     quote, browser, page = await opened(here)
     pressed, outcome = await asyncio.gather(browser.press(page, "Place order"), here.place(quote))
@@ -383,6 +388,7 @@ async def test_the_secret_is_neither_stored_nor_logged(here: Quoting):
     assert secret not in without_secrets(f"GET /approve/{secret} HTTP/1.1")
 
 
+@on_both
 async def test_the_audit_trail_says_that_the_link_decided(here: Quoting):
     _, browser, page = await opened(here)
     await browser.press(page, "Place order")

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from tests.api.agent_keys import assistant
 from tests.api.trade import ADDRESS, CUSTOMER, Time, trade
 from tests.catalog.documents import TEA, cafe
+from tests.databases import mostly_sqlite, on_both
 from tests.quotes.quoting import Quoting, origin
 from tests.service import Client, MerchantServer, service
 from tests.stored import text_of
@@ -39,6 +40,8 @@ from mercato.features.upkeep import Upkeep
 from mercato.platform.errors import IdempotencyKeyReused, RequestInProgress, Unauthenticated
 from mercato.platform.telemetry.tracing import new_trace
 from mercato_contract.refusals import InvalidRequest, ValidationFailed
+
+pytestmark = mostly_sqlite
 
 MANY = 20
 
@@ -132,6 +135,7 @@ async def test_a_quote_warns_of_a_store_that_nobody_asks(here: Quoting):
 # --- placing ----------------------------------------------------------------------------------------
 
 
+@on_both
 async def test_twenty_requests_at_once_place_one_order_and_get_the_same_answer(here: Quoting):
     quote = await here.quote()
     caller = await here.caller()
@@ -141,6 +145,7 @@ async def test_twenty_requests_at_once_place_one_order_and_get_the_same_answer(h
     assert here.calls() == {str(outcomes[0].order_id): 1}
 
 
+@on_both
 async def test_two_servers_on_one_database_place_a_quote_once(
     here: Quoting, database_url: str, tmp_path: Path
 ):
@@ -403,6 +408,7 @@ async def test_the_order_is_erased_from_the_quote_when_it_expires(here: Quoting)
     assert (await stored(here)).content is None
 
 
+@on_both
 async def test_old_quotes_are_deleted_and_their_orders_are_found_by_them_for_ever(here: Quoting):
     quote = await here.quote()
     placed = await here.placed(quote)
@@ -431,6 +437,7 @@ async def test_an_erased_customers_quote_cannot_be_placed(here: Quoting, name: s
     await here.placed(kept)
 
 
+@on_both
 async def test_a_customer_who_is_erased_while_the_quote_is_being_placed_stays_erased(here: Quoting):
     app, caller = here.trade.mercato.app, await here.caller()
     quote = await here.quote()
@@ -444,6 +451,7 @@ async def test_a_customer_who_is_erased_while_the_quote_is_being_placed_stays_er
     assert await here.orders() == []
 
 
+@on_both
 async def test_a_repeat_gets_an_erased_customers_order_without_the_customer(here: Quoting):
     app = here.trade.mercato.app
     quote = await here.quote()
@@ -455,6 +463,7 @@ async def test_a_repeat_gets_an_erased_customers_order_without_the_customer(here
     assert CUSTOMER["email"].encode() not in again.document
 
 
+@on_both
 async def test_a_deleted_partner_has_no_quotes(here: Quoting):
     await here.quote()
     caller = await here.caller()
@@ -463,6 +472,7 @@ async def test_a_deleted_partner_has_no_quotes(here: Quoting):
         assert await tx.all(select(quotes)) == []
 
 
+@on_both
 async def test_a_client_cannot_send_a_quotes_idempotency_key(here: Quoting):
     quote = await here.quote()
     await here.placed(quote)

@@ -6,7 +6,6 @@ import json
 import os
 import ssl
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from backports import zstd
 from tests.catalog.test_lint import interrupted
+from tests.forks import inherited, program
 from tests.outbound.conftest import PUBLIC
 from tests.ports import free_port
 from tests.servers import (
@@ -35,7 +35,6 @@ from mercato_tools.cli import main as cli
 from mercato_tools.cli.verify import _print, diagnose
 from mercato_tools.url_doctor import Level, UrlDoctor, UrlFinding
 
-MERCATO = str(Path(sys.executable).with_name("mercato"))
 MENU = json.dumps({"items": {"a": {"name": "Tea", "basePrice": "1.00"}}}).encode()
 NAMES: Mapping[str, Sequence[Sequence[str]]] = {
     "menu.example": [["127.0.0.1"]],
@@ -259,7 +258,7 @@ async def test_the_command_uses_the_settings_and_prints_json(tmp_path: Path):
     async with serve(script) as server:
         for allowed, code in ((False, 1), (True, 0)):
             more = {"MERCATO_ALLOW_PRIVATE_NETWORKS": "true"} if allowed else {}
-            done = await asyncio_run([MERCATO, "url", "doctor", f"{server.url}/c", "--json"], clean | more)
+            done = await asyncio_run([program(), "url", "doctor", f"{server.url}/c", "--json"], clean | more)
             printed = json.loads(done.stdout)
             assert (done.returncode, printed["ok"]) == (code, allowed), done.stderr
             dns = next(finding for finding in printed["findings"] if finding["name"] == "dns")
@@ -267,23 +266,22 @@ async def test_the_command_uses_the_settings_and_prints_json(tmp_path: Path):
 
 
 async def asyncio_run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return await asyncio.to_thread(
-        subprocess.run, command, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    options = inherited(environment) | {"capture_output": True, "text": True, "timeout": 60}
+    return await asyncio.to_thread(lambda: subprocess.run(command, check=False, **options))
 
 
 async def test_ctrl_c_ends_it_and_a_closed_pipe_is_silent():
     clean = {name: text for name, text in os.environ.items() if not name.startswith("MERCATO_")}
     environment = clean | {"MERCATO_ALLOW_PRIVATE_NETWORKS": "true"}
     async with serve(hang()) as server:
-        command = [MERCATO, "url", "doctor", f"{server.url}/c"]
-        waiting = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)  # noqa: ASYNC220  # returns at once
+        command = [program(), "url", "doctor", f"{server.url}/c"]
+        waiting = subprocess.Popen(command, stderr=subprocess.PIPE, **inherited(environment))  # noqa: ASYNC220  # returns at once
         while not server.requests:
             await asyncio.sleep(0.02)
         _, printed = await asyncio.to_thread(interrupted, waiting)
         assert (waiting.returncode, printed) == (130, b"Interrupted.\n")
     async with serve(reply(200, MENU)) as server:
-        piped = f"{MERCATO} url doctor {server.url}/c | head -1"
+        piped = f"{program()} url doctor {server.url}/c | head -1"
         done = await asyncio_run(["bash", "-c", piped], environment)
         assert (done.stdout.count("\n"), done.stderr) == (1, "")
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import BigInteger, select, type_coerce, update
+from tests.databases import mostly_sqlite, on_both
 from tests.servers import Peer, Request, hang, receiving, reply
 from tests.waiting import PATIENCE
 from tests.webhooks.harness import Harness, working
@@ -25,6 +26,8 @@ from mercato_contract.clock import new_id
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
+
+pytestmark = mostly_sqlite
 
 
 async def pushed(harness: Harness, base: str, count: int) -> list[UUID]:
@@ -65,6 +68,7 @@ async def test_a_backlog_of_an_ordering_key_arrives_in_order_and_each_attempt_is
     assert [len((await harness.get(one)).attempt_log) for one in made] == [1] * 40
 
 
+@on_both
 async def test_a_delivery_that_fails_waits_and_blocks_none_behind_it(harness: Harness) -> None:
     async with receiving(reply(204), reply(503), reply(204)) as receiver:
         made = await pushed(harness, receiver.url, 5)
@@ -74,6 +78,7 @@ async def test_a_delivery_that_fails_waits_and_blocks_none_behind_it(harness: Ha
     assert [job.state for job in await harness.jobs()] == ["waiting"]
 
 
+@on_both
 async def test_deliveries_before_a_call_that_hangs_are_recorded_meanwhile(harness: Harness) -> None:
     async with receiving(reply(204), reply(204), hang()) as receiver:
         made = await pushed(harness, receiver.url, 3)
@@ -84,6 +89,7 @@ async def test_deliveries_before_a_call_that_hangs_are_recorded_meanwhile(harnes
             assert [job.state for job in await harness.jobs()] == ["running"]
 
 
+@on_both
 async def test_a_redelivery_during_a_batch_counts_and_the_others_are_recorded_as_sent(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +115,7 @@ async def test_a_redelivery_during_a_batch_counts_and_the_others_are_recorded_as
     ]
 
 
+@on_both
 async def test_a_batch_is_recorded_like_single_deliveries(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +135,7 @@ async def test_a_batch_is_recorded_like_single_deliveries(
     assert (len(logged), len({tuple(row) for row in logged})) == (4, 1)
 
 
+@on_both
 async def test_a_delivery_that_kills_its_workers_is_given_up_alone(harness: Harness) -> None:
     async with receiving() as receiver:
         made = await pushed(harness, receiver.url, 3)
@@ -138,6 +146,7 @@ async def test_a_delivery_that_kills_its_workers_is_given_up_alone(harness: Harn
     assert states == [DeliveryStatus.FAILED, DeliveryStatus.SUCCEEDED, DeliveryStatus.SUCCEEDED]
 
 
+@on_both
 async def test_all_events_arrive_that_are_pushed_while_runs_start_and_end(harness: Harness) -> None:
     subject = new_id()
 
@@ -152,6 +161,7 @@ async def test_all_events_arrive_that_are_pushed_while_runs_start_and_end(harnes
         assert await ended(harness, made) == [DeliveryStatus.SUCCEEDED] * 100
 
 
+@on_both
 async def test_a_clock_that_is_set_back_delays_no_delivery(harness: Harness) -> None:
     async with receiving(reply(503), reply(503), reply(204)) as receiver:
         made = await pushed(harness, receiver.url, 2)
@@ -220,6 +230,7 @@ async def test_an_endpoint_that_accepted_one_of_a_batch_is_not_disabled_for_earl
     assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, DeliveryStatus.SUCCEEDED]
 
 
+@on_both
 async def test_an_endpoint_that_is_enabled_while_its_batch_fails_gets_the_rest(
     harness: Harness,
 ) -> None:
@@ -248,6 +259,7 @@ async def test_a_large_delivery_of_a_batch_is_sent_in_order(harness: Harness) ->
     assert [len(request.body) > LARGE for request in receiver.requests] == [False, True, False]
 
 
+@on_both
 async def test_a_delivery_whose_success_cannot_be_recorded_is_not_sent_more_often_than_counted(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
+from tests.databases import mostly_sqlite, on_both
 from tests.servers import receiving, reply
 from tests.webhooks.harness import TRACE, Harness
 
@@ -17,6 +18,8 @@ from mercato_contract.clock import new_id
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryQuery
 from mercato_contract.wire import as_json
+
+pytestmark = mostly_sqlite
 
 URL = "https://store.example/hooks/place"
 BODY = b'{"type":"order.place","data":{}}'
@@ -61,6 +64,7 @@ async def listed(harness: Harness, **options: Any) -> list[UUID]:
     return [delivery.id for delivery in page.deliveries]
 
 
+@on_both
 async def test_a_store_call_is_logged_with_its_attempts_and_body(harness: Harness) -> None:
     order = new_id()
     delivery = await record(harness, failed(harness), attempt(harness), order_id=order)
@@ -89,6 +93,7 @@ async def test_a_call_that_was_not_sent_is_not_an_attempt_but_sets_the_error(har
     assert (nothing.attempts, nothing.attempt_log) == (0, [])
 
 
+@on_both
 async def test_more_attempts_are_added_to_the_orders_call_and_end_it(harness: Harness) -> None:
     order = new_id()
     delivery = await record(
@@ -152,6 +157,7 @@ async def test_a_store_call_is_not_redelivered_and_the_problem_says_why(
     assert (await harness.get(delivery)).status is status
 
 
+@on_both
 async def test_deliveries_are_listed_by_their_order(harness: Harness) -> None:
     order, other = new_id(), new_id()
     asked = await record(harness, attempt(harness), order_id=order)

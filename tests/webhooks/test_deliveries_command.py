@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import insert, select, update
+from tests.databases import mostly_sqlite, on_both
 from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato.features.partners.model import Surface
@@ -23,6 +24,8 @@ from mercato_contract import clock
 from mercato_contract.clock import first_id, new_id
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
+
+pytestmark = mostly_sqlite
 
 __all__ = ["fresh", "shell"]
 
@@ -136,6 +139,7 @@ def ids(shell: Shell, *options: str) -> list[str]:
     return [one["id"] for one in shell.json("webhooks", "list", *options)["deliveries"]]
 
 
+@on_both
 def test_deliveries_are_listed_by_partner_status_type_and_time(shell: Shell, sent: Sent) -> None:
     assert ids(shell) == [str(sent.question), str(sent.event), str(sent.failed), str(sent.old)]
     assert ids(shell, "--partner", "Other") == [str(sent.event)]
@@ -152,6 +156,7 @@ def test_deliveries_are_listed_by_partner_status_type_and_time(shell: Shell, sen
     ]
 
 
+@on_both
 def test_a_page_says_where_the_next_one_begins(shell: Shell, sent: Sent) -> None:
     first = shell.json("webhooks", "list", "--limit", "3")
     assert len(first["deliveries"]) == 3
@@ -206,6 +211,7 @@ def test_the_body_option_prints_the_signed_bytes(shell: Shell, sent: Sent) -> No
     assert shell("webhooks", "show", str(sent.failed), "--body").encode() == body_of(sent.row(sent.failed))
 
 
+@on_both
 def test_a_delivery_that_a_receiver_accepted_is_sent_whatever_it_is_about(shell: Shell, sent: Sent) -> None:
     delivery = str(sent.push(status="succeeded", attempts=0))
     for command in (("list", "--status", "succeeded"), ("show", delivery)):
@@ -216,6 +222,7 @@ def test_a_delivery_that_a_receiver_accepted_is_sent_whatever_it_is_about(shell:
     assert "sent" in shell("webhooks", "replay", "--since", "1h")
 
 
+@on_both
 def test_a_replay_only_counts_without_yes(shell: Shell, sent: Sent) -> None:
     before = sent.due()
     counted = shell.json("webhooks", "replay", "--since", "2h", "--failed")
@@ -231,6 +238,7 @@ def test_a_replay_only_counts_without_yes(shell: Shell, sent: Sent) -> None:
     assert "nothing to send again" in shell("webhooks", "replay", "--since", "2h", "--failed")
 
 
+@on_both
 def test_a_replay_of_many_pages_sends_each_once(
     shell: Shell, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +249,7 @@ def test_a_replay_of_many_pages_sends_each_once(
     assert {str(one) for one in (*more, sent.failed)} <= set(sent.due())
 
 
+@on_both
 def test_named_deliveries_are_sent_again_and_their_endpoints_enabled(shell: Shell, sent: Sent) -> None:
     async def disable() -> None:
         async with Database.open(sent.url) as db, db.write() as tx:
@@ -268,6 +277,7 @@ def test_named_deliveries_are_sent_again_and_their_endpoints_enabled(shell: Shel
     assert "There is no delivery" in shell.err
 
 
+@on_both
 def test_a_missing_delivery_is_reported_without_advising_yes(shell: Shell, sent: Sent) -> None:
     shell("webhooks", "replay", str(new_id()), code=1)
     assert "See: mercato webhooks list" in shell.err
@@ -295,6 +305,7 @@ def test_wrong_arguments_exit_with_2_and_advice(wrong: list[str], fresh: Shell) 
     assert fresh.err.strip()
 
 
+@on_both
 def test_no_deliveries_and_an_unknown_partner_are_reported(shell: Shell) -> None:
     assert "There are none" in (shell("webhooks", "list"), shell.err)[1]
     shell("webhooks", "list", "--partner", "Nobody", code=1)

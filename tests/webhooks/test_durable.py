@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 from sqlalchemy import func, select, update
+from tests.databases import mostly_sqlite, on_both
 from tests.servers import Peer, Request, receiving, reply
 from tests.waiting import PATIENCE
 from tests.webhooks.harness import Harness, job_of
@@ -20,6 +21,8 @@ from mercato.platform.jobs.maintenance import move_orphans
 from mercato_contract.clock import new_id
 from mercato_contract.events import EventType
 from mercato_contract.webhooks import DeliveryStatus
+
+pytestmark = mostly_sqlite
 
 NOWHERE = "http://127.0.0.1:9/hooks"
 
@@ -81,6 +84,7 @@ async def test_a_crash_after_record_makes_no_early_attempt(harness: Harness, sta
     assert [job.state for job in await harness.jobs()] == ([] if status == 204 else ["waiting"])
 
 
+@on_both
 async def test_a_slow_worker_that_lost_its_job_changes_nothing(harness: Harness) -> None:
     answer = asyncio.Event()
 
@@ -101,6 +105,7 @@ async def test_a_slow_worker_that_lost_its_job_changes_nothing(harness: Harness)
     assert (seen.status, [a.status for a in seen.attempt_log]) == (DeliveryStatus.SUCCEEDED, [204])
 
 
+@on_both
 async def test_a_delivery_whose_job_dies_fails_visibly_and_can_be_redelivered(harness: Harness) -> None:
     async with receiving() as receiver:
         delivery = await harness.push(receiver.url)
@@ -117,6 +122,7 @@ async def test_a_delivery_whose_job_dies_fails_visibly_and_can_be_redelivered(ha
     assert (await harness.get(delivery)).status is DeliveryStatus.SUCCEEDED
 
 
+@on_both
 async def test_a_worker_delivers_and_a_waiting_retry_blocks_no_other_delivery(harness: Harness) -> None:
     ended: asyncio.Queue[None] = asyncio.Queue()
     sender = harness.sender()
@@ -201,6 +207,7 @@ async def test_an_endpoint_can_be_enabled_by_its_address_or_by_the_webhook_url_a
             assert (await harness.get(delivery)).endpoint_disabled is None
 
 
+@on_both
 async def test_a_success_deletes_the_endpoints_row(harness: Harness) -> None:
     async with receiving(reply(500), reply(204)) as receiver:
         await harness.push(receiver.url)

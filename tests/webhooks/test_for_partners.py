@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import func, select, update
+from tests.databases import mostly_sqlite, on_both
 from tests.servers import receiving, reply
 from tests.webhooks.harness import TOKEN, Harness, job_of
 
@@ -22,6 +23,8 @@ from mercato_contract.clock import new_id
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.webhooks import DeliveryStatus, WebhookDeliveryPage, WebhookDeliveryQuery
 from mercato_contract.wire import as_json
+
+pytestmark = mostly_sqlite
 
 NOWHERE = "http://127.0.0.1:9/hooks"
 
@@ -65,6 +68,7 @@ async def test_a_redelivery_does_not_change_a_delivery_in_flight(harness: Harnes
     assert len(receiver.requests) == 1
 
 
+@on_both
 async def test_two_concurrent_redeliveries_are_one(harness: Harness) -> None:
     async with receiving() as receiver:
         delivery = await harness.push(receiver.url)
@@ -75,6 +79,7 @@ async def test_two_concurrent_redeliveries_are_one(harness: Harness) -> None:
     assert len(receiver.requests) == 2
 
 
+@on_both
 async def test_a_redelivery_sends_a_delivery_that_waits_for_a_retry_at_once(harness: Harness) -> None:
     async with receiving(reply(500), reply(204)) as receiver:
         delivery = await harness.push(receiver.url)
@@ -106,6 +111,7 @@ async def test_another_partners_delivery_is_not_found(harness: Harness) -> None:
         await harness.get(new_id())
 
 
+@on_both
 async def test_pages_hold_every_delivery_once_newest_first(harness: Harness) -> None:
     pushed = [await harness.push(NOWHERE) for _ in range(7)]
     found: list[UUID] = []
@@ -125,6 +131,7 @@ async def test_an_invalid_cursor_is_422(harness: Harness) -> None:
         await page(harness, cursor="nonsense")
 
 
+@on_both
 async def test_deliveries_can_be_listed_by_status_type_and_store(harness: Harness) -> None:
     store = new_id()
     async with receiving(reply(204), reply(410)) as receiver:
@@ -141,6 +148,7 @@ async def test_deliveries_can_be_listed_by_status_type_and_store(harness: Harnes
     assert ids(await page(harness, store_id=store, status=DeliveryStatus.FAILED)) == []
 
 
+@on_both
 async def test_a_page_without_matches_looks_at_a_bounded_number_and_names_the_next_page(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +201,7 @@ async def test_the_wire_form_has_every_member_of_the_contract_and_no_secret(harn
 # --- retention ------------------------------------------------------------------------------------------------
 
 
+@on_both
 async def test_old_deliveries_are_deleted_with_their_attempts_but_never_a_pending_one(
     harness: Harness,
 ) -> None:
@@ -208,6 +217,7 @@ async def test_old_deliveries_are_deleted_with_their_attempts_but_never_a_pendin
     assert [row.id for row in left] == [pending] != [done]
 
 
+@on_both
 async def test_an_attempt_recorded_while_its_orders_deliveries_are_deleted_is_deleted_too(
     harness: Harness,
 ) -> None:

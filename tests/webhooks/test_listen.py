@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -18,6 +17,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.databases import mostly_sqlite
+from tests.forks import inherited, program
 from tests.partners.test_commands import Shell, shell
 from tests.ports import free_port
 from tests.servers import hang, reply, serve
@@ -39,7 +40,6 @@ __all__ = ["shell"]
 SECRET = new_secret(b"\xfb".__mul__)
 STRANGE = new_secret(b"\x07".__mul__)
 BODY = b'{"type":"order.place","data":{}}'
-MERCATO = str(Path(sys.executable).with_name("mercato"))
 TIMEOUT = 60
 
 
@@ -220,8 +220,8 @@ class Process:
     def __init__(self, *arguments: str, stdout: Any = subprocess.PIPE) -> None:
         environment = {name: text for name, text in os.environ.items() if not name.startswith("MERCATO_")}
         self.process = subprocess.Popen(
-            [MERCATO, "listen", "--port", "0", *arguments],
-            stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment | {"COLUMNS": "80"},
+            [program(), "listen", "--port", "0", *arguments],
+            stdout=stdout, stderr=subprocess.PIPE, text=True, **inherited(environment | {"COLUMNS": "80"}),
         )  # fmt: skip
         assert self.process.stderr is not None
         self.base, self.noted = ready(self.process.stderr)
@@ -336,7 +336,10 @@ async def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]):
         thread = threading.Thread(
             target=lambda: codes.append(
                 subprocess.run(
-                    [MERCATO, "listen", "--port", str(taken.port)], capture_output=True, check=False
+                    [program(), "listen", "--port", str(taken.port)],
+                    capture_output=True,
+                    check=False,
+                    **inherited(),
                 ).returncode
             )
         )
@@ -345,14 +348,15 @@ async def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]):
         assert codes == [2]
 
 
+@mostly_sqlite
 def test_a_partners_own_secrets_verify(shell: Shell, capsys: pytest.CaptureFixture[str], running: Any):
     made = shell.json("partner", "create", "Acme", "--kind", "commerce")
     shell("listen", "--partner", "Nobody", "--port", "0", code=1)
     assert "mercato partner list" in shell.err
     environment = {"MERCATO_DATABASE_URL": os.environ["MERCATO_DATABASE_URL"]}
     process = subprocess.Popen(
-        [MERCATO, "listen", "--port", "0", "--count", "1", "--partner", "Acme", "--data-dir", shell.data_dir],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment,
+        [program(), "listen", "--port", "0", "--count", "1", "--partner", "Acme", "--data-dir", shell.data_dir],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **inherited(os.environ | environment),
     )  # fmt: skip
     assert process.stderr is not None
     base, _ = ready(process.stderr)

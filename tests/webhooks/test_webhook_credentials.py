@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.databases import mostly_sqlite, on_both
 from tests.waiting import loop_timeout
 from tests.webhooks.harness import TOKEN, Harness
 
@@ -20,6 +21,8 @@ from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato_contract.clock import new_id
+
+pytestmark = mostly_sqlite
 
 
 def known(harness: Harness, *, limit: int = 10) -> WebhookCredentials:
@@ -65,6 +68,7 @@ async def test_credentials_are_read_once(harness: Harness, monkeypatch: pytest.M
     assert await cache.get(harness.partner.id) == first
 
 
+@on_both
 async def test_concurrent_calls_share_one_read(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, real, readings = known(harness), harness.db.read, 0
 
@@ -78,6 +82,7 @@ async def test_concurrent_calls_share_one_read(harness: Harness, monkeypatch: py
     assert readings == 1
 
 
+@on_both
 async def test_a_call_that_is_cancelled_during_the_read_does_not_cancel_it_for_others(
     harness: Harness,
 ) -> None:
@@ -100,6 +105,7 @@ async def test_after_a_rotation_the_old_secret_ends_without_another_read(
     assert (await cache.get(harness.partner.id)).secrets == (new,)
 
 
+@on_both
 async def test_a_change_is_effective_at_once_in_its_own_process(harness: Harness) -> None:
     cache = known(harness)
     await cache.get(harness.partner.id)
@@ -161,6 +167,7 @@ async def test_credentials_are_read_again_after_60_seconds(harness: Harness, ste
     assert cache.is_cached(harness.partner.id)
 
 
+@on_both
 async def test_cached_credentials_stay_valid_while_the_database_is_unavailable_and_reads_are_rare(
     harness: Harness, steady: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +183,7 @@ async def test_cached_credentials_stay_valid_while_the_database_is_unavailable_a
     assert away.asked == 2
 
 
+@on_both
 async def test_cached_credentials_survive_a_lost_change_feed_while_the_database_is_unavailable(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
