@@ -230,10 +230,10 @@ def test_a_number_where_none_is_allowed_is_not_converted():
     assert decodings_to_read(read_by("addCartItem"), body) < 1.5
 
 
-def test_the_position_of_a_fault_costs_less_than_a_plain_decoding():
+def test_the_position_of_a_fault_costs_less_than_two_plain_decodings():
     body = b"\n" * (MiB - 1) + b"x"
     assert "line 1048576, column 1" in refused("addCartItem", body).detail
-    assert decodings_to_read(read_by("addCartItem"), body) < 1
+    assert decodings_to_read(read_by("addCartItem"), body) < 2
 
 
 @pytest.mark.long

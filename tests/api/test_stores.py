@@ -117,6 +117,25 @@ async def test_an_invalid_availability_is_refused_with_a_pointer(
     assert (await pos.get(f"{STORES}/{store['storeId']}/status")).json()["status"] == "online"
 
 
+@only_sqlite
+@pytest.mark.parametrize("number", ["1e999", "NaN", "-Infinity", "9" * 5000])
+async def test_a_number_that_no_type_holds_is_ignored_with_online_and_of_the_wrong_type_with_a_pause(
+    pos: Client, store: Any, number: str
+):
+    path = f"{STORES}/{store['storeId']}/status"
+    members = f'"pauseReason": {number}, "resumeAt": {number}'
+    paused = await pos.post(path, f'{{"status": "paused", {members}}}'.encode())
+    assert (paused.status, [error["pointer"] for error in paused.json()["errors"]]) == (
+        400,
+        ["/pauseReason", "/resumeAt"],
+    )
+    online = await pos.post(path, f'{{"status": "online", {members}}}'.encode())
+    assert online.json() == {"status": "online", "pauseReason": None, "resumeAt": None}
+    both = f'{{"updates": [{{"storeId": "{store["storeId"]}", "status": "online", {members}}}]}}'
+    assert (await pos.post(f"{STORES}/status", both.encode())).status == 200
+
+
+@on_both
 async def test_only_members_that_are_present_change_and_null_clears_five_of_them(pos: Client, store: Any):
     path = f"{STORES}/{store['storeId']}"
     full = {

@@ -1,5 +1,6 @@
 """The form of requests; every fault is reported at once."""
 
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -139,6 +140,32 @@ def test_two_point_five_and_true_are_not_integers():
         assert problem.errors[0].pointer == "/lines/0/quantity"
 
 
+@pytest.mark.parametrize("number", [b"1e400", b"-1e999", b"9" * 5000, b"-" + b"1" * 5000, b"0.5e999"])
+def test_a_number_that_no_type_holds_is_422_with_its_pointer_and_with_the_other_faults(number: bytes):
+    problem = refused(b'{"name":"","lines":[{"itemId":"x","quantity":%s}]}' % number)
+    assert problem.status == 422
+    assert [fault.pointer for fault in problem.errors] == ["/name", "/lines/0/itemId", "/lines/0/quantity"]
+
+
+@pytest.mark.parametrize("word", [b"NaN", b"Infinity", b"-Infinity"])
+def test_what_is_not_a_number_is_400_with_its_pointer_and_with_the_other_faults(word: bytes):
+    problem = refused(b'{"name":"","lines":[{"itemId":"x","quantity":%s}]}' % word)
+    assert [(fault.code, fault.pointer) for fault in problem.errors] == [
+        ("VALIDATION_FAILED", "/name"),
+        ("VALIDATION_FAILED", "/lines/0/itemId"),
+        ("INVALID_REQUEST", "/lines/0/quantity"),
+    ]
+    assert "not NaN or Infinity" in problem.errors[2].message
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"NaN", b"9" * 5000])
+def test_a_number_that_no_type_holds_is_of_the_wrong_type_where_a_text_belongs(number: bytes):
+    problem = refused(b'{"name":%s}' % number)
+    assert [(f.code, f.pointer, f.message) for f in problem.errors] == [
+        ("INVALID_REQUEST", "/name", "name must be a string, not a number.")
+    ]
+
+
 def test_null_on_an_optional_member_is_the_same_as_absent():
     assert decode(b'{"name":"a","note":null}') == decode(b'{"name":"a"}')
 
@@ -219,6 +246,16 @@ def test_any_other_parameter_is_refused_if_it_is_repeated(text: bytes):
         "The query parameter storeId is sent 2 times. Send it once.",
         "The query parameter limit is sent 2 times. Send it once.",
     ]
+
+
+def test_what_is_missing_of_a_query_is_a_parameter_and_of_a_form_a_field():
+    for read, said in (
+        (partial(query, b"limit=1"), "The query parameter storeId is required."),
+        (partial(query.convert, {"limit": "1"}), "The field storeId is required."),
+    ):
+        with pytest.raises(InvalidRequest) as caught:
+            read()
+        assert caught.value.detail == said
 
 
 @pytest.mark.parametrize(

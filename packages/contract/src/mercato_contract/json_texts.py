@@ -43,8 +43,9 @@ _NO_NUMBER: Final = re.compile(
 )
 """Everything before a word that JavaScript and Python write for a number that JSON can't hold, and the word."""
 
-_BEYOND: Final = b"1e999"
-"""Stands for such a word: a number that is out of every type's range, so that it is a fault wherever it is read."""
+NOT_A_NUMBER: Final = b"1e0999"
+"""Stands for such a word: a number that is out of every type's range, so that it is a fault wherever it is read. Nobody
+writes one like this."""
 
 
 def is_too_deep(text: bytes) -> bool:
@@ -116,7 +117,7 @@ def _repair_numbers(text: bytes) -> bytes:
     parts: list[bytes] = []
     at = 0
     while len(parts) < 2 * MAX_REPAIRED and (found := _NO_NUMBER.match(text, at)) is not None:
-        parts += text[at : found.start(1)], _BEYOND
+        parts += text[at : found.start(1)], NOT_A_NUMBER
         at = found.end(1)
     return b"".join((*parts, text[at:]))
 

@@ -21,7 +21,7 @@ from mercato_contract.carts import (
 from mercato_contract.money import is_negative
 from mercato_contract.problems import OrderError
 from mercato_contract.stores import FulfillmentMode
-from mercato_contract.wire import Instant, Objection, Wire, redacted, validator
+from mercato_contract.wire import Instant, Objection, Wire, in_words, redacted, validator
 
 MAX_BYTES: Final = 64 * 1024
 """Bytes of a request. An order with the maximum number of lines and all amounts of its cart has 45 KB."""
@@ -37,7 +37,13 @@ TIME_REQUIRED: Final = "scheduledTime is required with SCHEDULED."
 
 
 Decimal = Annotated[
-    str, Meta(pattern=DECIMAL, max_length=64, description="Decimal in the currency's own scale.")
+    str,
+    Meta(
+        pattern=DECIMAL,
+        max_length=64,
+        description="Decimal in the currency's own scale.",
+        extra=in_words("a decimal number like 12.50"),
+    ),
 ]
 
 

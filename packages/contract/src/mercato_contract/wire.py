@@ -168,6 +168,11 @@ Rule = Callable[[Any], str | Objection | None]
 """Returns what is wrong with a value of the right JSON type, or None. Nothing else about it has been checked."""
 
 
+def in_words(form: str) -> dict[str, Any]:
+    """Return the `extra` of a text with a pattern: what it must be, for people, who don't read patterns."""
+    return {"form": form}
+
+
 def validator(rule: Rule) -> dict[str, Any]:
     """Return the `extra` of a type whose values have a rule that a type can't express.
 

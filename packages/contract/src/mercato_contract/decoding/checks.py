@@ -75,6 +75,12 @@ def rule_of(kind: info.Type) -> Rule | None:
     return rule
 
 
+def words_of(kind: info.Type) -> str | None:
+    """Return in words what the pattern of a type says, if it is annotated with them."""
+    words: str | None = _annotation(kind, lambda annotated: (annotated.extra or {}).get("form"))
+    return words
+
+
 def is_repeatable(kind: info.Type) -> bool:
     """Return whether a query parameter of this type may be sent several times."""
     return _annotation(kind, lambda annotated: (annotated.extra or {}).get("repeatable")) is True

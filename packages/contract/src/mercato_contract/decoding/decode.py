@@ -127,7 +127,7 @@ class Decoder(Generic[T]):
                 return self._read(repaired)
             except (msgspec.DecodeError, UnicodeDecodeError) as left:
                 # Places in it are those of the text if it is as long.
-                if len(repaired) == len(text) or isinstance(left, msgspec.ValidationError):
+                if len(repaired) == len(text):
                     fault = left
         raise InvalidRequest.at("", _not_json(text, fault)) from None
 
@@ -151,7 +151,9 @@ class QueryDecoder(Generic[T]):
         except (ValueError, UnicodeDecodeError):
             raise InvalidRequest("The query string cannot be read: use percent-encoded UTF-8.") from None
         texts = dict(pairs)
-        return self.convert(texts if len(texts) == len(pairs) else self._joined(pairs))
+        return self.convert(
+            texts if len(texts) == len(pairs) else self._joined(pairs), called="query parameter"
+        )
 
     def _joined(self, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
         """Return the parameters, with the values of a repeated list joined by commas. Raises InvalidRequest."""
@@ -171,9 +173,9 @@ class QueryDecoder(Generic[T]):
             raise refusal(faults)
         return {name: ",".join(values) for name, values in sent.items()}
 
-    def convert(self, texts: Mapping[str, str]) -> T:
-        """Return the struct of parameters, or of a form's fields, that were decoded already."""
-        values, faults = walk.check_texts(texts, self._info)
+    def convert(self, texts: Mapping[str, str], *, called: str = "field") -> T:
+        """Return the struct of a form's fields, or of parameters, that were decoded already."""
+        values, faults = walk.check_texts(texts, self._info, called)
         if faults:
             raise refusal([msgspec.structs.replace(fault, pointer=None) for fault in faults])
         return msgspec.convert(values, self._kind)
@@ -203,8 +205,6 @@ def _not_json(body: bytes, fault: Exception) -> str:
         return f"The body is {foreign.words}, not JSON."
     if isinstance(fault, UnicodeDecodeError):
         return "The body is not valid UTF-8."
-    if isinstance(fault, msgspec.ValidationError):
-        return "The body holds a number that is out of range."
     return f"The body is not JSON{_where(body, str(fault))}."
 
 

@@ -21,14 +21,24 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec import inspect as info
 
-from mercato_contract.decoding.checks import alternatives, describe_types, fits, format_of, rule_of, uri_fault
+from mercato_contract.decoding.checks import (
+    alternatives,
+    describe_types,
+    fits,
+    format_of,
+    rule_of,
+    uri_fault,
+    words_of,
+)
+from mercato_contract.json_texts import NOT_A_NUMBER
 from mercato_contract.json_values import escape, json_type
 from mercato_contract.wire import Objection, Rule, as_json, parse_instant
 
 _BEGINS_NUMBER: Final = frozenset(b"%c" % byte for byte in b"-0123456789")
 """The value of a number takes time: 60 µs if it has 4,000 digits."""
 
-NOT_FINITE: Final = (float("inf"), float("-inf"))
+_INFINITE: Final = float("inf")
+NOT_FINITE: Final = (_INFINITE, -_INFINITE)
 
 
 def _finite(text: str) -> float:
@@ -49,14 +59,21 @@ _read_dict: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 def read_shallow(text: bytes, *, numbers: bool = True) -> Any:
     """Return a scalar; for an object or a list, an empty one. Without `numbers`, a number stays a Raw text.
 
-    Raises msgspec's errors for a text that is not UTF-8 or a number that is out of range.
+    A number that is out of range is infinite. Raises msgspec's errors for a text that is not UTF-8.
     """
     first = text[:1]
     if first == b"{":
         return {}
     if first == b"[":
         return []
-    return _read_raw(text) if not numbers and first in _BEGINS_NUMBER else read_json(text)
+    if first not in _BEGINS_NUMBER:
+        return read_json(text)
+    if not numbers:
+        return _read_raw(text)
+    try:
+        return read_json(text)
+    except msgspec.ValidationError:
+        return _INFINITE
 
 
 def read_entries(text: bytes, limit: int | None) -> list[bytes] | None:
@@ -162,8 +179,8 @@ def check(body: bytes, kind: info.Type, bounds: Bounds = REQUEST) -> CheckResult
     return CheckResult(document, walk.faults, walk.values, is_complete=True)
 
 
-def check_texts(texts: Mapping[str, str], kind: info.Type) -> tuple[Any, list[FieldFault]]:
-    """Return query parameters as JSON values of their types, and every fault."""
+def check_texts(texts: Mapping[str, str], kind: info.Type, called: str) -> tuple[Any, list[FieldFault]]:
+    """Return texts as JSON values of their types, and every fault, in which the texts are `called` so."""
     assert isinstance(kind, info.StructType)
     walk, out = _Walk(FILE), {}
     for field in kind.fields:
@@ -171,7 +188,7 @@ def check_texts(texts: Mapping[str, str], kind: info.Type) -> tuple[Any, list[Fi
             text = _from_text(texts[field.encode_name], field.type)
             out[field.encode_name] = walk.value(text, field.type, "/" + field.encode_name, field.encode_name)
         elif field.required:
-            walk.form("/" + field.encode_name, f"The query parameter {field.encode_name} is required.")
+            walk.form("/" + field.encode_name, f"The {called} {field.encode_name} is required.")
     return out, walk.faults
 
 
@@ -203,6 +220,7 @@ class _Known(NamedTuple):
     numeric: bool
     form: str | None
     rule: Rule | None
+    words: str | None
 
 
 def _known(kind: info.Type) -> _Known:
@@ -215,10 +233,18 @@ def _known(kind: info.Type) -> _Known:
         numeric=not found.isdisjoint(_NUMERIC),
         form=format_of(kind),
         rule=rule_of(kind),
+        words=words_of(kind),
     )
 
 
 _NUMERIC: Final = (info.IntType, info.FloatType, info.RawType, info.AnyType)
+
+
+_ONE: Final = {"characters": "character", "entries": "entry", "members": "member"}
+
+
+def _counted(number: int | None, of: str) -> str:
+    return f"{number} {_ONE[of] if number == 1 else of}"
 
 
 class _Walk:
@@ -276,10 +302,9 @@ class _Walk:
             if isinstance(option, info.AnyType):
                 # An empty object or list: nothing of a request is read without a type.
                 return value
-        if value is None:
-            if not known.nullable:
-                self.form(pointer, f"{name} must be {describe_types(known.options)}, not null.")
-            return None
+        if value is None or value is _INFINITE:
+            self._absent(text, known, pointer, name)
+            return value
         matching = [option for option in known.options if fits(value, option)]
         if not matching:
             self.form(pointer, f"{name} must be {describe_types(known.options)}, not {json_type(value)}.")
@@ -299,10 +324,20 @@ class _Walk:
             self._apply_rule(read, known.rule, pointer)
         return read
 
+    def _absent(self, text: bytes, known: _Known, pointer: str, name: str) -> None:
+        """Add the fault of a null, or of a number that no type holds."""
+        if text == b"null":
+            if not known.nullable:
+                self.form(pointer, f"{name} must be {describe_types(known.options)}, not null.")
+        elif text == NOT_A_NUMBER:
+            self.form(pointer, f"{name} must be {describe_types(known.options)}, not NaN or Infinity.")
+        else:
+            self.bad(pointer, f"{name} is out of range.")
+
     def _list(self, text: bytes, kind: info.ListType, pointer: str, name: str) -> list[Any]:
         entries = read_entries(text, kind.max_length)
         if entries is None:
-            self.bad(pointer, f"{name} may have at most {kind.max_length} entries.")
+            self.bad(pointer, f"{name} may have at most {_counted(kind.max_length, 'entries')}.")
             return []
         self._length(len(entries), kind, pointer, name, "entries")
         return [
@@ -313,14 +348,17 @@ class _Walk:
     def _dict(self, text: bytes, kind: info.DictType, pointer: str, name: str) -> dict[str, Any]:
         members = read_dict(text, kind.max_length)
         if members is None:
-            self.bad(pointer, f"{name} may have at most {kind.max_length} members.")
+            self.bad(pointer, f"{name} may have at most {_counted(kind.max_length, 'members')}.")
             return {}
         self._length(len(members), kind, pointer, name, "members")
         names = kind.key_type if isinstance(kind.key_type, info.StrType) else info.StrType()
         out: dict[str, Any] = {}
         for key, value in members.items():
             if len(key) < (names.min_length or 0):
-                self.bad(pointer, f"The names in {name} must have at least {names.min_length} characters.")
+                self.bad(
+                    pointer,
+                    f"The names in {name} must have at least {_counted(names.min_length, 'characters')}.",
+                )
                 continue
             if names.max_length is not None and len(key) > names.max_length:
                 # A pointer would repeat the long name.
@@ -332,7 +370,7 @@ class _Walk:
     def _scalar(self, value: Any, kind: info.Type, pointer: str, name: str, known: _Known) -> Any:
         match kind:
             case info.StrType():
-                if self._text(value, kind, pointer, name, known.rule):
+                if self._text(value, kind, pointer, name, known):
                     self._form(value, known.form, pointer, name)
             case info.IntType():
                 value = int(value)
@@ -394,7 +432,7 @@ class _Walk:
             return variants[tag]
         return None
 
-    def _text(self, value: str, kind: info.StrType, pointer: str, name: str, rule: Rule | None) -> bool:
+    def _text(self, value: str, kind: info.StrType, pointer: str, name: str, known: _Known) -> bool:
         """Add the faults of a text. Return whether it is short enough for its format to be checked.
 
         A rule says in words what a pattern says in signs.
@@ -402,12 +440,14 @@ class _Walk:
         if self._length(len(value), kind, pointer, name, "characters"):
             return False
         if "\x00" in value:
+            if known.form == "uuid":
+                return True  # whoever reads it finds that it isn't one
             self.bad(pointer, f"{name} must not contain the NUL character.")
         elif kind.pattern is not None and re.search(kind.pattern, value) is None:
             before = len(self.faults)
-            self._apply_rule(value, rule, pointer)
+            self._apply_rule(value, known.rule, pointer)
             if len(self.faults) == before:
-                self.bad(pointer, f"{name} does not have the form {kind.pattern}")
+                self.bad(pointer, f"{name} must be {known.words or f'a text of the form {kind.pattern}'}.")
         return True
 
     def _form(self, value: str, form: str | None, pointer: str, name: str) -> None:
@@ -431,10 +471,10 @@ class _Walk:
     ) -> bool:
         """Add the fault of a length that isn't allowed. Return whether it exceeds its maximum."""
         if kind.min_length is not None and size < kind.min_length:
-            self.bad(pointer, f"{name} must have at least {kind.min_length} {of}.")
+            self.bad(pointer, f"{name} must have at least {_counted(kind.min_length, of)}.")
         if kind.max_length is None or size <= kind.max_length:
             return False
-        self.bad(pointer, f"{name} may have at most {kind.max_length} {of}, not {size}.")
+        self.bad(pointer, f"{name} may have at most {_counted(kind.max_length, of)}, not {size}.")
         return True
 
     def _range(self, value: float, kind: info.IntType | info.FloatType, pointer: str, name: str) -> None:

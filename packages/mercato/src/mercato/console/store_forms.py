@@ -38,7 +38,7 @@ GENERAL: Final = ""
 _LENGTH: Final = re.compile(r"may have at most (\d+) characters, not (\d+)\.")
 
 _PLAIN: Final = {
-    "must have at least 1 characters.": "Fill this in.",
+    "must have at least 1 character.": "Fill this in.",
     "must be an integer, not a string.": "Enter a whole number, like 10.",
     "must be a number, not a string.": "Enter a number, like 52.37.",
     "must be an absolute http or https URI, like https://example.com/path.": "Enter a web address, like "
