@@ -181,6 +181,8 @@ async def test_only_members_that_are_present_change_and_null_clears_five_of_them
         ({"minimumOrderAmount": 1.5}, 400, ["/minimumOrderAmount"]),
         ({"logoUrl": "x", "webhookUrl": "y", "timezone": "z"}, 422, ["/logoUrl", "/webhookUrl", "/timezone"]),
         ({"categories": ["", "a"]}, 422, ["/categories/0"]),
+        ({"categories": ["a"] * 1001}, 422, ["/categories"]),
+        ({"categories": ["a" * 255] * 51}, 422, ["/categories"]),
     ],
 )
 async def test_a_change_that_is_not_allowed_changes_nothing(

@@ -139,6 +139,15 @@ def test_the_hint_names_what_is_meant(request_type: type[Struct], pointer: str, 
     assert member_hint(request_type, pointer).endswith(end)
 
 
+@pytest.mark.parametrize(
+    "name",
+    sorted(set(StoreUpdate.__struct_encode_fields__) - set(OnboardingRequest.__struct_encode_fields__)),
+)
+def test_a_member_of_update_store_that_registration_has_not_is_sent_with_update_store(name: str):
+    said = member_hint(OnboardingRequest, f"/{name}")
+    assert said == f"`{name}` is not a member of this request; send `{name}` with Update Store."
+
+
 def test_no_word_of_another_vendor_is_a_member_or_means_two_things():
     for kind, meanings in _WORDS.items():
         words = [word for text in meanings.values() for word in text.split(" ")]

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato_contract.stores import FulfillmentMode, Latitude, Longitude, MarketfrontStore
-from mercato_contract.wire import Objection, Wire, validator
+from mercato_contract.wire import MAX_ENTRIES, Objection, Wire, validator
 
 RADIUS: Final = 25_000
 """Metres around a place, unless a request says otherwise."""
@@ -83,7 +83,7 @@ class DiscoverRequest(Wire):
     categories: (
         Annotated[
             list[Annotated[str, Meta(max_length=255)]],
-            Meta(max_length=50, description="Stores of any of these, in any case."),
+            Meta(max_length=MAX_ENTRIES, description="Stores of any of these, in any case."),
         ]
         | None
     ) = None

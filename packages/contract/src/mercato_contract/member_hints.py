@@ -75,7 +75,7 @@ _WORDS: Final[dict[type[Struct], dict[str, str]]] = {
             "storeid externalid externalstoreid locationid reference ref merchantid channellinkid id siteid"
         ),
         "catalogCallbackUrl": "catalogurl menuurl callbackurl catalog menu feedurl",
-        _MENU: "items products categories sections menus catalogs",
+        _MENU: "items products sections menus catalogs",
     },
     StoreUpdate: _OF_STORE
     | {

@@ -1,7 +1,7 @@
 """Onboardings and stores, for their merchants and for storefronts."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, Final
@@ -338,6 +338,18 @@ RATE_SCALE: Final = 4
 MAX_CHARGES: Final = 10
 
 
+MAX_CATEGORIES_LENGTH: Final = 12_750
+"""Characters of all categories of a store together, so that a page of 100 stores stays small."""
+
+
+def categories_fault(sent: Sequence[object]) -> str | None:
+    """Return what is wrong with the length of all categories together, or None."""
+    length = sum(len(category) for category in sent if isinstance(category, str))
+    if length <= MAX_CATEGORIES_LENGTH:
+        return None
+    return f"categories may have at most {MAX_CATEGORIES_LENGTH:,} characters together, not {length:,}."
+
+
 class Charge(Wire, kw_only=True):
     """A tax or a fee that the service adds to each order of a store, by a `rate` in percent or as a fixed `amount`."""
 
@@ -460,7 +472,18 @@ class StoreUpdate(Wire):
     minimum_order_amount: Minimum | UnsetType | None = UNSET
     delivery_allowed: bool | UnsetType | None = UNSET
     pickup_allowed: bool | UnsetType | None = UNSET
-    categories: Annotated[list[Text255], Meta(max_length=50)] | UnsetType | None = UNSET
+    categories: (
+        Annotated[
+            list[Text255],
+            Meta(
+                max_length=MAX_ENTRIES,
+                description=f"At most {MAX_CATEGORIES_LENGTH:,} characters together.",
+                extra=validator(categories_fault),
+            ),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
     webhook_token: Annotated[WebhookToken, Meta(description=_AT_UPDATE)] | UnsetType | None = UNSET
     order_handling: HandlingChoice | UnsetType | None = UNSET
     accept_within: AcceptWithin | UnsetType | None = UNSET

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from mercato_contract.pages import PAGE, Cursor, PageLimit
 from mercato_contract.stores import AnsweredUri, Uri
-from mercato_contract.wire import Instant, Wire, redacted
+from mercato_contract.wire import MAX_ENTRIES, Instant, Wire, redacted
 
 
 class DeliveryStatus(StrEnum):
@@ -189,7 +189,7 @@ class RedeliverRequest(Wire):
     types: (
         Annotated[
             list[Annotated[str, Meta(max_length=64)]],
-            Meta(min_length=1, max_length=50, description="Only events of these types."),
+            Meta(min_length=1, max_length=MAX_ENTRIES, description="Only events of these types."),
         ]
         | None
     ) = None
@@ -254,7 +254,7 @@ class WebhookEndpointRequest(Wire):
             list[Annotated[str, Meta(max_length=64)]],
             Meta(
                 min_length=1,
-                max_length=50,
+                max_length=MAX_ENTRIES,
                 description="The types of events that are sent. Without it, every event, new types included.",
             ),
         ]

@@ -29,6 +29,7 @@ from mercato_contract.stores import (
     StoreStatusUpdate,
     StoreStatusValue,
     StoreUpdate,
+    categories_fault,
     charge_fault,
     item_name_fault,
     timezone_fault,
@@ -223,6 +224,8 @@ def _update_faults(
         faults.append((f"/{name}", fault))
     if isinstance(request.timezone, str):
         faults.append(("/timezone", timezone_fault(request.timezone)))
+    if isinstance(request.categories, list):
+        faults.append(("/categories", categories_fault(request.categories)))
     if isinstance(request.minimum_order_amount, str):
         faults.append(("/minimumOrderAmount", _minimum_fault(request.minimum_order_amount, row.currency)))
     delivery, pickup = request.delivery_allowed, request.pickup_allowed
