@@ -1,10 +1,11 @@
-"""Names that show nothing are no names, wherever one is given."""
+"""Names that show nothing are no names, wherever one is given, and reasons that show nothing no reasons."""
 
 import sys
 from typing import Any
 from unicodedata import category
 
 import pytest
+from tests.api.trade import trade
 from tests.catalog.documents import CATALOG, DRINKS, EXTRAS, TEA, cafe, outcome
 from tests.console.visiting import enter_as_partner
 from tests.databases import only_sqlite
@@ -81,6 +82,45 @@ async def test_a_partner_and_a_person_are_not_called_by_one(mercato: Service, po
     await owner.open("/console/people")
     page = await owner.post("/console/people", {"name": name, "role": "manager"})
     assert page.status == 422
+
+
+@only_sqlite
+@pytest.mark.parametrize("reason", BLANK, ids=ascii)
+async def test_an_order_is_not_cancelled_adjusted_or_numbered_with_one(
+    mercato: Service, shop: MerchantServer, reason: str
+):
+    sells = await trade(mercato, shop)
+    order_id = (await sells.placed())["orderId"]
+    ours, theirs = f"/v1/marketfront/orders/{order_id}", f"/v1/commerce/orders/{order_id}"
+    keyed = {"headers": {"Idempotency-Key": "one"}}
+    decision = {"accepted": False, "reason": reason}
+    for client, path, body, pointer in (
+        (sells.front, f"{ours}/cancel", {"reason": reason}, "/reason"),
+        (sells.front, f"{ours}/cancel", {"reason": reason, "message": 1}, "/reason"),
+        (sells.pos, f"{theirs}/adjustments", {"type": "fee", "amount": "1.00", "reason": reason}, "/reason"),
+        (sells.pos, f"{theirs}/status", {"cancellation": decision}, "/cancellation/reason"),
+        (sells.pos, f"{theirs}/status", {"state": "cancelled", "cancelReason": reason}, "/cancelReason"),
+        (sells.pos, f"{theirs}/status", {"partnerOrderId": reason}, "/partnerOrderId"),
+    ):
+        refused = await client.post(path, body, **keyed)
+        assert refused.status in {400, 422}, (path, body, refused.body)
+        assert pointer in {error["pointer"] for error in refused.json()["errors"]}
+    order = (await sells.front.get(ours)).json()
+    assert (order["state"], order["partnerOrderId"], order["adjustments"]) == ("open", "A-1", [])
+
+
+@only_sqlite
+@pytest.mark.parametrize("reason", BLANK, ids=ascii)
+async def test_in_the_console_one_is_the_reason_that_says_who_cancelled(
+    mercato: Service, shop: MerchantServer, reason: str
+):
+    sells = await trade(mercato, shop)
+    order_id = (await sells.placed())["orderId"]
+    people = await enter_as_partner(mercato, sells.pos)
+    await people.open(f"/console/orders/{order_id}")
+    assert (await people.post(f"/console/orders/{order_id}/cancel", {"reason": reason})).status == 200
+    order = (await sells.front.get(f"/v1/marketfront/orders/{order_id}")).json()
+    assert (order["state"], order["cancelReason"]) == ("cancelled", "CANCELLED_BY_STORE")
 
 
 @pytest.mark.parametrize("name", BLANK, ids=ascii)

@@ -23,8 +23,8 @@ ABOVE: Final = "above:"
 
 
 def agent_name_fault(name: str) -> str | None:
-    """Return what is wrong with an agent's name, or None."""
-    return name_fault(name) or unseen_fault("name", name)
+    """Return what is wrong with an agent's name, which is stored without white space around it, or None."""
+    return name_fault(name) or unseen_fault("name", name.strip())
 
 
 def currency_fault(code: str) -> str | None:

@@ -23,6 +23,7 @@ from mercato_contract.amounts import (
 )
 from mercato_contract.decoding.decode import Member, decoded, one_line, read_object, unreadable
 from mercato_contract.problems import OTHER, OrderError, default_message, order_error_code
+from mercato_contract.texts import is_blank
 from mercato_contract.unread_members import denies, unread_members
 from mercato_contract.wire import parse_instant
 
@@ -334,7 +335,7 @@ def _partner_order_id(raw: Member) -> str | None:
         return None
     digits = bytes(raw)[: 2 * PARTNER_ORDER_ID_LENGTH].decode("latin-1").strip()
     text = digits if _integer(digits) else _or_none(raw, str)
-    if not text or len(text) > PARTNER_ORDER_ID_LENGTH or _controls(text):
+    if text is None or is_blank(text) or len(text) > PARTNER_ORDER_ID_LENGTH or _controls(text):
         return None
     return text
 

@@ -25,6 +25,11 @@ def is_blank(text: str) -> bool:
     return _seen(text) is None
 
 
+def trimmed(text: str | None) -> str:
+    """Return a text that somebody may have left out, without white space around it; empty if nothing of it is seen."""
+    return "" if text is None or is_blank(text) else text.strip()
+
+
 def as_data(text: str, *, most: int) -> str:
     """Return a merchant's text as data on one line, of at most `most` characters; a longer one ends with an ellipsis.
 

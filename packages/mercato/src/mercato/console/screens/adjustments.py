@@ -6,7 +6,6 @@ Its button is on the order's own page.
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Final
-from unicodedata import category
 from uuid import UUID, uuid5
 
 from msgspec import Meta
@@ -24,7 +23,7 @@ from mercato.platform.errors import Conflict, IdempotencyKeyReused
 from mercato_contract.amounts import fits
 from mercato_contract.events import EventType
 from mercato_contract.money import MoneyError, get_scale, to_minor, to_text
-from mercato_contract.orders import AdjustmentType, AdjustOrderRequest
+from mercato_contract.orders import AdjustmentType, AdjustOrderRequest, reason_fault
 from mercato_contract.placements import Text255
 from mercato_contract.wire import Wire
 
@@ -166,7 +165,7 @@ def _is_recorded(form: AdjustmentForm, one: StoredAdjustment, currency: str) -> 
 def _adjustment_faults(row: OrderRow, form: AdjustmentForm) -> dict[str, str]:
     """Return what is wrong with the fields that people type, for people; the service checks again."""
     found = {"amount": _amount_fault(row, form)}
-    if not form.reason.strip() or any(category(character) == "Cc" for character in form.reason):
+    if reason_fault(form.reason) is not None:
         found["reason"] = "Write why, in one line."
     return {name: fault for name, fault in found.items() if fault is not None}
 

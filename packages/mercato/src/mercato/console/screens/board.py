@@ -30,6 +30,7 @@ from mercato_contract.orders import (
     OrderStatusUpdate,
 )
 from mercato_contract.placements import DeliveryFulfillment
+from mercato_contract.texts import trimmed
 from mercato_contract.wire import Instant, Wire, rfc3339
 
 screens: Final = Screens(MERCHANTS)
@@ -215,7 +216,7 @@ class RefuseForm(BoardQuery):
 @screens.post("board/{order}/refuse", needs=Permission.CHANGE_ORDERS, ask=_ask_to_refuse)
 async def refuse_order(visit: Visit) -> Done | Page:
     card, form = await _card(visit), visit.fields(RefuseForm)
-    reason = (form.words or "").strip() or form.reason
+    reason = trimmed(form.words) or form.reason
     update = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason)
     return await _act(visit, card, form, update, "Order {} is refused.", seen=OrderStatus.PENDING)
 

@@ -67,7 +67,7 @@ from mercato_contract.placements import (
     DeliveryType,
 )
 from mercato_contract.refusals import ValidationFailed
-from mercato_contract.texts import count_of
+from mercato_contract.texts import count_of, trimmed
 from mercato_contract.webhooks import DeliveryStatus
 from mercato_contract.wire import Instant, Wire, parse_instant, validator
 
@@ -226,7 +226,7 @@ async def cancel_order(visit: Visit) -> Done:
     form, order_id = visit.fields(CancelForm), visit.ids["order"]
     row, _ = await _read(visit, order_id)
     visit.check_store(row.store_id, OrderNotFound(order_id))
-    reason = (form.reason or "").strip()
+    reason = trimmed(form.reason)
     if visit.is_operator:
         await visit.app.orders.cancel(order_id, reason=reason or CANCELLED_BY_OPERATOR)
     elif _side(visit, row) is Surface.MARKETFRONT:

@@ -47,7 +47,14 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.problem_details import MakeOrigin, detail_of
 from mercato_contract.clock import Clock, MakeId
-from mercato_contract.orders import CancellationStatus, CancelOrderRequest, OrderState, OrderStatus
+from mercato_contract.decoding.checks import refuse
+from mercato_contract.orders import (
+    CancellationStatus,
+    CancelOrderRequest,
+    OrderState,
+    OrderStatus,
+    reason_fault,
+)
 from mercato_contract.refusals import Problem
 from mercato_contract.stores import OrderHandling
 from mercato_contract.wire import as_json, redacted
@@ -98,8 +105,9 @@ class Cancellations(Struct, frozen=True):
     ) -> OrderOutcome:
         """Return the outcome: of this request, or the one that is pinned to the key.
 
-        Raises OrderNotFound, and OrderClosed for an order that was closed before: the key stays free.
+        Raises OrderNotFound, ValidationFailed, and OrderClosed for an order that was closed before: the key stays free.
         """
+        refuse([("/reason", reason_fault(request.reason))])
         context = CancellationContext(
             request=request,
             keyed=KeyedRequest(

@@ -33,12 +33,14 @@ from mercato_contract.orders import (
     STATUS_TRANSITIONS,
     AdjustmentType,
     AdjustOrderRequest,
+    CancellationDecision,
     CancellationStatus,
     Courier,
     OrderState,
     OrderStatus,
     OrderStatusUpdate,
     find_member,
+    reason_fault,
     state_fault,
     status_fault,
 )
@@ -46,6 +48,7 @@ from mercato_contract.placements import CommerceLine, PlaceOrderRequest
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import Problem
 from mercato_contract.replies import Quote
+from mercato_contract.texts import is_blank, trimmed
 from mercato_contract.wire import as_json, parse_instant
 
 # --- placing --------------------------------------------------------------------------------------
@@ -255,7 +258,7 @@ def _parse(update: OrderStatusUpdate) -> _ParsedUpdate:
         "estimatedDeliveryAt": update.estimated_delivery_at,
     }
     ready_at, delivery_at = (None if text is None else parse_instant(text) for text in instants.values())
-    reason = (update.cancel_reason or "").strip()
+    reason = trimmed(update.cancel_reason)
     cancels = state is OrderState.CANCELLED
     courier = update.courier
     number = update.partner_order_id
@@ -292,7 +295,7 @@ def change_seen(
     """
     change = change_progress(current, update, now)
     if change is None:
-        reason = (update.cancel_reason or "").strip() or None
+        reason = trimmed(update.cancel_reason) or None
         if reason != (current.cancel_reason if reason else None):
             raise OrderClosed(f"The order is {current.state.value} already, for another reason.")
         return None
@@ -316,7 +319,7 @@ def decide_cancellation(
     refuse(
         [
             ("/cancellation", None if is_alone else _ALONE_FAULT),
-            ("/cancellation/reason", _REASON_FAULT if decision.accepted and decision.reason else None),
+            ("/cancellation/reason", _decision_fault(decision)),
         ]
     )
     status = CancellationStatus.ACCEPTED if decision.accepted else CancellationStatus.REFUSED
@@ -334,8 +337,15 @@ def decide_cancellation(
     return replace(found, status=status, at=now, refusal=decision.reason)
 
 
+def _decision_fault(decision: CancellationDecision) -> str | None:
+    """Return what is wrong with the reason of a decision."""
+    if decision.reason is None:
+        return None
+    return _REASON_FAULT if decision.accepted else reason_fault(decision.reason)
+
+
 def _is_odd(number: str) -> bool:
-    return not number.isprintable() or not number.strip()
+    return not number.isprintable() or is_blank(number)
 
 
 def _tracking_fault(courier: Courier | None) -> str | None:
@@ -370,6 +380,7 @@ def check_adjustment(order: OrderRow, request: AdjustOrderRequest) -> int:
     refuse(
         [
             ("/amount", fault),
+            ("/reason", reason_fault(request.reason)),
             ("/currency", _currency_fault(order, request.currency)),
             *_line_faults(order, request.line_item_ids or ()),
         ]
