@@ -16,7 +16,7 @@ from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
 from mercato.features import offboarding
-from mercato.features.partners import accounts
+from mercato.features.partners import encryption
 from mercato.features.partners.model import PartnerKind
 from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.partners.vault import Vault
@@ -594,12 +594,12 @@ async def test_credentials_are_resealed_with_a_new_encryption_key(here: Trade):
     app = here.mercato.app
     newer = Vault([b"n" * 32, *app.vault._roots])
     async with app.db.write() as tx:
-        await accounts.reseal(tx, newer, after=None, limit=100)
+        await encryption.reseal(tx, newer, after=None, limit=100)
     async with app.db.read() as tx:
         row = await tx.first(select(webhook_endpoints.c.credentials))
         assert row is not None
         assert newer.is_current(row.credentials)
-        assert await accounts.count_unreadable(tx, Vault([b"n" * 32]), limit=10) == 0
+        assert await encryption.count_unreadable(tx, Vault([b"n" * 32]), limit=10) == 0
 
 
 @own()

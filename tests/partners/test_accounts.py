@@ -8,7 +8,7 @@ from sqlalchemy import select
 from tests.databases import mostly_sqlite, on_both
 from tests.partners.support import HOUR, VAULT, HandClock, make_partner
 
-from mercato.features.partners import accounts, queries
+from mercato.features.partners import accounts, encryption, queries
 from mercato.features.partners.credentials import TOPIC
 from mercato.features.partners.model import (
     AccountError,
@@ -227,13 +227,13 @@ async def test_another_vault_than_the_databases_is_noticed_before_anything_is_se
 ) -> None:
     other = Vault([b"1" * 32])
     async with db.read() as tx:
-        await accounts.check_vault(tx, other)
+        await encryption.check_vault(tx, other, source="a file")
     await make_partner(db, now)
     async with db.read() as tx:
-        await accounts.check_vault(tx, VAULT)
-        await accounts.check_vault(tx, Vault([b"1" * 32, b"0" * 32]))
+        await encryption.check_vault(tx, VAULT, source="a file")
+        await encryption.check_vault(tx, Vault([b"1" * 32, b"0" * 32]), source="a file")
         with pytest.raises(VaultError):
-            await accounts.check_vault(tx, other)
+            await encryption.check_vault(tx, other, source="a file")
 
 
 async def test_every_change_of_a_partner_is_announced(db: Database, now: HandClock) -> None:

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from mercato.features.partners import accounts
-from mercato.features.partners.accounts import reseal
+from mercato.features.partners.encryption import reseal
 from mercato.features.partners.model import PartnerKind
 from mercato.features.partners.vault import Vault, VaultError
 from mercato.features.partners.webhook_tokens import UNBOUND, get_webhook_tokens

@@ -25,6 +25,7 @@ from mercato.app import GRACE
 from mercato.cli import doctor
 from mercato.features import doctor as checks
 from mercato.features.orders.tables import orders
+from mercato.features.partners import encryption
 from mercato.features.partners.vault import FILE
 from mercato.features.webhooks.tables import deliveries, failing_endpoints, failing_stores
 from mercato.platform import processes
@@ -218,6 +219,25 @@ def test_doctor_creates_no_encryption_key(shell: Shell, database_url: str) -> No
     found = asyncio.run(examined(shell, database_url, code=0))
     assert found["encryption"]["state"] == "note"
     assert not (shell.data_dir / FILE).exists()
+
+
+def test_a_key_that_is_not_the_databases_is_reported_before_anything_is_sealed(
+    shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def bind() -> None:
+        async with Database.open(database_url) as db, db.write() as tx:
+            await encryption.bind_vault(tx, "A" * 43, shell.data_dir)
+
+    asyncio.run(bind())
+    found = asyncio.run(examined(shell, database_url, code=1))["encryption"]
+    assert found["said"].startswith("There is no encryption key")
+    assert FILE in found["advice"]
+    monkeypatch.setenv("MERCATO_ENCRYPTION_KEYS", "B" * 43)
+    found = asyncio.run(examined(shell, database_url, code=1))["encryption"]
+    assert found["said"] == "The key isn't the one of this database."
+    assert "than MERCATO_ENCRYPTION_KEYS has" in found["advice"]
+    monkeypatch.setenv("MERCATO_ENCRYPTION_KEYS", "A" * 43)
+    assert asyncio.run(examined(shell, database_url, code=0))["encryption"]["state"] == "ok"
 
 
 def test_different_clocks_are_reported(

@@ -38,6 +38,7 @@ from mercato.features.orders.service import Adjustments, Orders
 from mercato.features.orders.submission import Submitter
 from mercato.features.orders.summaries import Summaries
 from mercato.features.orders.validation import OrderTokens, Validations
+from mercato.features.partners import encryption
 from mercato.features.partners.callers import PURPOSE, Callers, Tokens
 from mercato.features.partners.limits import Failures, Limiter, Visitors, limiter_of
 from mercato.features.partners.queries import StorageQuota
@@ -157,9 +158,12 @@ async def running(
         stack.push_async_callback(outbound.close)
         builder = Builder(settings.build_memory)
         stack.push_async_callback(builder.close)
+        # Raises for a wrong key: a process must not seal data that others can't open.
         async with db.read() as tx:
-            # Raises for a wrong key: a process must not seal data that others can't open.
-            vault = await core.open_vault(tx)
+            is_bound, vault = await encryption.is_bound(tx), await core.open_vault(tx)
+        if not is_bound:
+            async with db.write() as tx:
+                vault = await core.bind_vault(tx)
         app = build(
             core,
             feed=feed,

@@ -20,7 +20,7 @@ from mercato.features.orders.resubmission import Resubmissions
 from mercato.features.orders.service import Adjustments, Orders
 from mercato.features.orders.summaries import Summaries
 from mercato.features.orders.validation import Validations
-from mercato.features.partners import accounts
+from mercato.features.partners import encryption
 from mercato.features.partners.callers import Callers
 from mercato.features.partners.limits import Failures, Limiter, Visitors
 from mercato.features.partners.queries import StorageQuota
@@ -38,7 +38,7 @@ from mercato.features.webhooks.redelivery import Redeliveries
 from mercato.features.webhooks.store_health import StoreHealth
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.db.changes import ChangeFeed
-from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.engine import Database, Read, Write
 from mercato.platform.db.health import WriteProbe
 from mercato.platform.jobs import Worker
 from mercato.platform.telemetry.logs import EventLog
@@ -68,8 +68,15 @@ class Core:
 
     async def open_vault(self, tx: Read) -> Vault:
         """Return the vault of this database's processes. Raises VaultError if this one has another key."""
+        return await encryption.open_vault(tx, self._keys(), self.settings.data_dir)
+
+    async def bind_vault(self, tx: Write) -> Vault:
+        """Do the same before something is sealed. From the commit on no other key opens the database."""
+        return await encryption.bind_vault(tx, self._keys(), self.settings.data_dir)
+
+    def _keys(self) -> str | None:
         keys = self.settings.encryption_keys
-        return await accounts.open_vault(tx, None if keys is None else keys.reveal(), self.settings.data_dir)
+        return None if keys is None else keys.reveal()
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from mercato.cli.output import (
 from mercato.cli.session import find_partner_id, opened
 from mercato.features.orders.search import enqueue_reindex
 from mercato.features.partners import accounts, agents, credentials, queries
-from mercato.features.partners.accounts import reseal as reseal_batch
 from mercato.features.partners.credentials import OVERLAP, NewKey
+from mercato.features.partners.encryption import reseal as reseal_batch
 from mercato.features.partners.model import ApiKey, KeyState, Partner, Surface
 from mercato.features.sign_in import people
 from mercato_contract import clock

@@ -12,7 +12,7 @@ from mercato.cli.output import print_facts, print_table
 from mercato.cli.session import opened
 from mercato.features.webhooks.endpoints import WebhookEndpoints, list_endpoints
 from mercato.features.webhooks.model import AS_OPERATORS
-from mercato.platform.db.engine import Read
+from mercato.platform.db.engine import Write
 from mercato.platform.telemetry import tracing
 from mercato.services import Core
 from mercato_contract.pages import Page
@@ -115,8 +115,8 @@ async def remove(endpoint: EndpointId, /, *, data_dir: DataDir = None) -> None:
     note("The endpoint is deleted.")
 
 
-async def _endpoints(core: Core, tx: Read) -> WebhookEndpoints:
-    vault = await core.open_vault(tx)
+async def _endpoints(core: Core, tx: Write) -> WebhookEndpoints:
+    vault = await core.bind_vault(tx)
     return WebhookEndpoints(vault, core.clock, core.new_id, address_policy(core.settings))
 
 

@@ -108,7 +108,7 @@ async def create(
         async with opened(data_dir, create=True) as core, core.db.write() as tx:
             made = await accounts.create_partner(
                 tx,
-                await core.open_vault(tx),
+                await core.bind_vault(tx),
                 name=name,
                 kind=kind,
                 webhook_token=webhook_token,

@@ -18,8 +18,9 @@ from mercato.features.certification.report import (
     sign,
 )
 from mercato.features.certification.report import verify as verify_report
-from mercato.features.partners.queries import find_newest_secret
+from mercato.features.partners.encryption import find_sealed
 from mercato.features.partners.vault import FILE, Vault, load_keys
+from mercato.features.schema import SCHEMA
 from mercato.platform.db.migrate import find_revision
 from mercato.platform.db.url import FILE as DATABASE
 from mercato.settings import Settings, load
@@ -97,8 +98,9 @@ async def _find_sealed(settings: Settings) -> bytes | None:
     if settings.database_url is None and not (settings.data_dir / DATABASE).exists():
         return None
     async with app.opened(settings) as core, core.db.read() as tx:
-        found = None if await find_revision(tx) is None else await find_newest_secret(tx)
-    return None if found is None else found[1]
+        revision = await find_revision(tx)
+        found = None if revision is None else await find_sealed(tx, has_text=revision == SCHEMA.head)
+    return None if found is None else found.content
 
 
 def verify(

@@ -10,9 +10,8 @@ from msgspec import Struct
 from sqlalchemy.exc import SQLAlchemyError
 
 from mercato.features.orders.queries import count_unanswered
-from mercato.features.partners.accounts import count_unreadable
+from mercato.features.partners.encryption import check_vault, count_unreadable, find_sealed, source_of
 from mercato.features.partners.limits import Limiter
-from mercato.features.partners.queries import find_newest_secret
 from mercato.features.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.features.schema import SCHEMA
 from mercato.features.webhooks.endpoint_health import FAILING, count_disabled, count_failing
@@ -252,9 +251,11 @@ async def _encryption(tx: Read, settings: Settings) -> Check:
             f"There is no encryption key: neither MERCATO_ENCRYPTION_KEYS nor {settings.data_dir / FILE}."
         )
         # A restored database needs its own key: no start creates a new one beside it either.
-        if await find_newest_secret(tx) is not None:
+        if await find_sealed(tx) is not None:
             return _check(
-                "encryption", message, f"The database has secrets: put their {FILE} there before a start."
+                "encryption",
+                message,
+                f"Processes of this database had one: put their {FILE} there before a start.",
             )
         advice = "The first server makes one. Keep it apart from the database."
         return _check("encryption", message, advice, State.NOTE)
@@ -264,6 +265,10 @@ async def _encryption(tx: Read, settings: Settings) -> Check:
         return _check("encryption", "The encryption key can't be read.", str(error), State.UNUSABLE)
     unreadable = await count_unreadable(tx, vault, limit=MAX_SECRETS)
     if not unreadable:
+        try:
+            await check_vault(tx, vault, source=source_of(given, settings.data_dir))
+        except VaultError as error:
+            return _check("encryption", "The key isn't the one of this database.", str(error))
         return _check("encryption", "the key opens what is sealed")
     advice = f"Add the key that sealed them, or restore {FILE} of the data directory."
     return _check("encryption", f"No key opens {count_of(unreadable, 'stored secret')}.", advice)

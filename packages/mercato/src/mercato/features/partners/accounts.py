@@ -1,20 +1,16 @@
-"""Create, read and change partners and their signing secrets, and reseal all secrets.
+"""Create, read and change partners and their signing secrets.
 
 Every function takes the caller's transaction. A change is announced under `TOPIC`, so that it holds in this
 process once the transaction is committed and everywhere within a second.
-
-Replace the encryption key: reseal with the first key what older keys have sealed, so that those can be removed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
 from mercato.features.partners import model, queries
@@ -30,14 +26,10 @@ from mercato.features.partners.model import (
     UnknownPartnerError,
 )
 from mercato.features.partners.tables import (
-    partners,
     partners_one_for_each_name,
-    signing_secrets,
-    webhook_endpoints,
-    webhook_tokens,
 )
-from mercato.features.partners.vault import Vault, VaultError, load_keys
-from mercato.features.partners.webhook_tokens import check_has_stores, insert_token, token_context
+from mercato.features.partners.vault import Vault
+from mercato.features.partners.webhook_tokens import check_has_stores, insert_token
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
@@ -219,25 +211,6 @@ async def get_ending_secrets(
     ]
 
 
-async def open_vault(tx: Read, encryption_keys: str | None, data_dir: Path | None) -> Vault:
-    """Return the vault that all processes on this database share; a new database gets a new key. Raises VaultError."""
-    found = await queries.find_newest_secret(tx)
-    vault = Vault(load_keys(encryption_keys, data_dir, sealed=None if found is None else found[1]))
-    await check_vault(tx, vault)
-    return vault
-
-
-async def check_vault(tx: Read, vault: Vault) -> None:
-    """Raise VaultError unless the vault opens what other processes have sealed in this database.
-
-    Call it before sealing: with another key, a process would write secrets that the others can't open.
-    """
-    found = await queries.find_newest_secret(tx)
-    if found is not None:
-        secret_id, sealed = found
-        vault.open(sealed, context=secret_context(secret_id))
-
-
 async def list_signing_secrets(tx: Read, partner_id: UUID, *, now: Clock = clock.now) -> list[SigningSecret]:
     """Return the secrets that sign now without their text, the newest first."""
     return [secret for secret, _ in await queries.list_secrets(tx, partner_id, now=now())]
@@ -308,104 +281,3 @@ def secret_context(secret_id: UUID) -> str:
 def endpoint_context(endpoint_id: UUID) -> str:
     """Return the context that a webhook endpoint's credentials are sealed with."""
     return f"webhook-endpoint:{endpoint_id}"
-
-
-class Resealed(Struct, frozen=True):
-    """The result of one step. `last` is the partner to continue after; None at the end."""
-
-    count: int
-    last: UUID | None
-
-
-async def reseal(tx: Write, vault: Vault, *, after: UUID | None, limit: int) -> Resealed:
-    """Reseal the secrets of the next partners that an older key has sealed. Raises VaultError.
-
-    A concurrent rotation wins: a secret is replaced only if it hasn't changed.
-    """
-    query = select(partners.c.id).order_by(partners.c.id).limit(limit)
-    owners = await tx.all(query if after is None else query.where(partners.c.id > after))
-    ids = [row.id for row in owners]
-    count = await _tokens(tx, vault, ids) + await _secrets(tx, vault, ids) + await _endpoints(tx, vault, ids)
-    if count:
-        await audit(tx, "database", detail={"resealed": count})
-    return Resealed(count, owners[-1].id if len(owners) == limit else None)
-
-
-async def _tokens(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
-    count = 0
-    rows = await tx.all(select(webhook_tokens).where(webhook_tokens.c.partner_id.in_(list(owners))))
-    for row in rows:
-        if not vault.is_current(row.token):
-            sealed = _reseal(vault, row.token, token_context(row.partner_id, row.origin))
-            await tx.execute(
-                update(webhook_tokens)
-                .where(
-                    webhook_tokens.c.partner_id == row.partner_id,
-                    webhook_tokens.c.origin == row.origin,
-                    webhook_tokens.c.token == row.token,
-                )
-                .values(token=sealed)
-            )
-            count += 1
-    return count
-
-
-async def _secrets(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
-    count = 0
-    rows = await tx.all(
-        select(signing_secrets.c.id, signing_secrets.c.secret).where(
-            signing_secrets.c.partner_id.in_(list(owners))
-        )
-    )
-    for row in rows:
-        if not vault.is_current(row.secret):
-            sealed = _reseal(vault, row.secret, secret_context(row.id))
-            await tx.execute(
-                update(signing_secrets)
-                .where(signing_secrets.c.id == row.id, signing_secrets.c.secret == row.secret)
-                .values(secret=sealed)
-            )
-            count += 1
-    return count
-
-
-async def _endpoints(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
-    count, c = 0, webhook_endpoints.c
-    for row in await tx.all(select(c.id, c.credentials).where(c.partner_id.in_(list(owners)))):
-        if not vault.is_current(row.credentials):
-            sealed = _reseal(vault, row.credentials, endpoint_context(row.id))
-            await tx.execute(
-                update(webhook_endpoints)
-                .where(c.id == row.id, c.credentials == row.credentials)
-                .values(credentials=sealed)
-            )
-            count += 1
-    return count
-
-
-async def count_unreadable(tx: Read, vault: Vault, *, limit: int) -> int:
-    """Return how many of the newest secrets and tokens (`limit` of each) no key opens."""
-    secrets = await tx.all(
-        select(signing_secrets.c.id, signing_secrets.c.secret)
-        .order_by(signing_secrets.c.id.desc())
-        .limit(limit)
-    )
-    tokens = await tx.all(select(webhook_tokens).order_by(webhook_tokens.c.partner_id.desc()).limit(limit))
-    c = webhook_endpoints.c
-    others = await tx.all(select(c.id, c.credentials).order_by(c.id.desc()).limit(limit))
-    sealed = [(row.secret, secret_context(row.id)) for row in secrets]
-    sealed += [(row.credentials, endpoint_context(row.id)) for row in others]
-    sealed += [(row.token, token_context(row.partner_id, row.origin)) for row in tokens]
-    return sum(not _opens(vault, secret, context) for secret, context in sealed)
-
-
-def _opens(vault: Vault, sealed: bytes, context: str) -> bool:
-    try:
-        vault.open(sealed, context=context)
-    except VaultError:
-        return False
-    return True
-
-
-def _reseal(vault: Vault, sealed: bytes, context: str) -> bytes:
-    return vault.seal(vault.open(sealed, context=context), context=context)

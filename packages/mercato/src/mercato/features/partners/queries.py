@@ -47,6 +47,7 @@ from mercato.features.partners.tables import (
     agent_spending,
     agents,
     api_keys,
+    key_checks,
     partners,
     signing_secrets,
     stored_bytes,
@@ -379,6 +380,26 @@ async def find_newest_secret(tx: Read) -> tuple[UUID, bytes] | None:
     newest = select(signing_secrets).order_by(signing_secrets.c.id.desc()).limit(1)
     row = await tx.first(newest)
     return None if row is None else (row.id, row.secret)
+
+
+KEY_CHECK: Final = UUID(int=0)
+"""The id of the one row of `key_checks`."""
+
+
+async def find_key_check(tx: Read) -> bytes | None:
+    """Return the text that is sealed with the key of the database's processes."""
+    sealed: bytes | None = await tx.scalar(select(key_checks.c.sealed).where(key_checks.c.id == KEY_CHECK))
+    return sealed
+
+
+async def insert_key_check(tx: Write, sealed: bytes) -> None:
+    """Write the sealed text, unless there is one."""
+    new = conflicting_insert(key_checks, tx.dialect).values(id=KEY_CHECK, sealed=sealed)
+    await tx.execute(new.on_conflict_do_nothing())
+
+
+async def replace_key_check(tx: Write, sealed: bytes) -> None:
+    await tx.execute(update(key_checks).where(key_checks.c.id == KEY_CHECK).values(sealed=sealed))
 
 
 async def expire_signing_secret(tx: Write, partner_id: UUID, *, until: datetime) -> None:

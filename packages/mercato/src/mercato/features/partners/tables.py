@@ -108,6 +108,15 @@ signing_secrets = Table(
 )
 Index("ix_signing_secrets_partner_id", signing_secrets.c.partner_id)
 
+# One row: a text that is sealed with the key of the database's processes. It says which one that is before there are
+# secrets.
+key_checks = Table(
+    "key_checks",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("sealed", LargeBinary, nullable=False),
+)
+
 # The addresses that a partner registers for events. Its event URL and its stores' webhook URLs aren't among them.
 webhook_endpoints = Table(
     "webhook_endpoints",

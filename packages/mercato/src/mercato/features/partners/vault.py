@@ -69,6 +69,10 @@ class Vault:
                     continue
         raise VaultError(self._complaint(head))
 
+    def knows(self, sealed: bytes) -> bool:
+        """Return whether one of the keys has the id of the key that has sealed it."""
+        return sealed[len(_VERSION) : _HEAD] in {key_id for key_id, _ in self._keys}
+
     def is_current(self, sealed: bytes) -> bool:
         """Return whether the first key has sealed it."""
         return sealed[:_HEAD] == _VERSION + self._keys[0][0]
@@ -84,6 +88,15 @@ def _key_is_missing(sealed: bytes) -> str:
     return (
         f"A stored secret was encrypted with a key (id {wanted.hex()}) that is not among the configured ones. "
         f"Add that key to MERCATO_ENCRYPTION_KEYS, or restore the file {FILE} of the data directory."
+    )
+
+
+def other_key(sealed: bytes, source: str) -> str:
+    """Return what to do if the database is sealed with a key that isn't in the source: a setting or a file."""
+    return (
+        f"This database is encrypted with another key (id {sealed[len(_VERSION) : _HEAD].hex()}) than {source} has. "
+        "All processes on one database share one key. Give this one the data directory of the others "
+        f"(MERCATO_DATA_DIR), restore the file {FILE} from it, or set MERCATO_ENCRYPTION_KEYS to its content."
     )
 
 
@@ -107,7 +120,7 @@ def load_keys(
     try:
         if not path.exists():
             if sealed is not None:
-                raise VaultError(_key_is_missing(sealed))
+                raise VaultError(other_key(sealed, f"{path}, which doesn't exist,"))
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(path)
         return _parse(path.read_text().split(), str(path))
