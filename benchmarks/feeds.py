@@ -25,7 +25,8 @@ from sqlalchemy import insert, select
 from benchmarks.postgres import postgres
 from benchmarks.report import row
 from mercato.features.compression import compress
-from mercato.features.events.feed import Cursors, Feeds, Waiters
+from mercato.features.events.cursors import Cursors
+from mercato.features.events.feed import Feeds, Waiters
 from mercato.features.events.log import Event, append
 from mercato.features.events.sequencer import Sequencer
 from mercato.features.events.tables import STATE_ID, event_positions, events, sequencer

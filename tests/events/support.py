@@ -7,7 +7,8 @@ from uuid import UUID
 
 import msgspec
 
-from mercato.features.events.feed import Cursors, Feeds, Waiters
+from mercato.features.events.cursors import Cursors
+from mercato.features.events.feed import Feeds, Waiters
 from mercato.features.events.log import Event, append
 from mercato.features.events.sequencer import Sequencer
 from mercato.features.partners.model import Caller, Limits, Surface

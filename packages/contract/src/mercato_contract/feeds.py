@@ -20,7 +20,7 @@ MAX_WAIT: Final = 25
 After = Annotated[
     str,
     Meta(
-        max_length=64,
+        max_length=128,
         description="The `nextCursor` of the page before; without it, from the oldest that is kept.",
     ),
 ]

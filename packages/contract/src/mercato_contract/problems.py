@@ -143,7 +143,7 @@ INVALID_CURSOR: Final = ProblemKind(
     "INVALID_CURSOR", 400, "validation", "The cursor is not one that this list gave to this account"
 )
 CURSOR_EXPIRED: Final = ProblemKind(
-    "CURSOR_EXPIRED", 410, "validation", "What comes after the cursor is no longer kept"
+    "CURSOR_EXPIRED", 410, "not_found", "What comes after the cursor is no longer kept"
 )
 VALIDATION_FAILED: Final = ProblemKind(
     "VALIDATION_FAILED", 422, "validation", "A value has the right type but is not allowed"

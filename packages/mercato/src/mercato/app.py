@@ -20,7 +20,8 @@ from mercato.features.catalogs.menu_files import MenuFiles
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.switches import Switches
 from mercato.features.discovery.service import Discovery
-from mercato.features.events.feed import CURSORS, Cursors, Feeds, Waiters
+from mercato.features.events.cursors import CURSORS, Cursors
+from mercato.features.events.feed import Feeds, Waiters
 from mercato.features.events.sequencer import Sequencer
 from mercato.features.metrics import Activity, CommerceMetrics
 from mercato.features.orders import idempotency, validation

@@ -5,7 +5,7 @@ The feed of stores that changed is a storefront's, and is read as that of events
 
 from datetime import timedelta
 
-from mercato.features.events.feed import CursorExpired
+from mercato.features.events.cursors import CursorExpired
 from mercato.features.requests.log import list_own_requests
 from mercato.features.webhooks import deliveries, endpoints
 from mercato.features.webhooks.model import DeliveryNotFound, EndpointNotFound, UnknownStore

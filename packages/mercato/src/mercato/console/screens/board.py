@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta
 
 from mercato.console.screen import MERCHANTS, Done, Field, Page, Question, Screens, Visit
-from mercato.features.events.feed import CursorExpired
+from mercato.features.events.cursors import CursorExpired
 from mercato.features.orders import board
 from mercato.features.orders.board import Card, Column
 from mercato.features.orders.errors import InvalidStatusTransition, OrderClosed, OrderNotFound

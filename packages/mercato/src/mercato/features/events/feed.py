@@ -4,22 +4,21 @@ Requests may wait for something new. They are bounded, and woken by what any pro
 """
 
 import asyncio
-import base64
-import hmac
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from functools import partial
-from hashlib import sha256
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
 import structlog
 from msgspec import Struct
-from sqlalchemy import bindparam, or_, select
+from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, or_, select
 
 from mercato.features.compression import decompress
+from mercato.features.events.cursors import CursorExpired, Cursors
 from mercato.features.events.log import ALL_KINDS
 from mercato.features.events.sequencer import FeedKey, FeedOfStore, Numbered
 from mercato.features.events.tables import STATE_ID, event_positions, events, orders, sequencer, store_changes
@@ -27,8 +26,7 @@ from mercato.features.partners.model import Caller
 from mercato.platform.db.engine import AnyRow, Database, Read
 from mercato.platform.db.errors import is_unavailable
 from mercato.platform.db.statements import prepared
-from mercato.platform.errors import InvalidCursor
-from mercato_contract import problems
+from mercato_contract.clock import to_ms
 from mercato_contract.decoding.decode import end_page
 from mercato_contract.events import EVENTS, NOT_IN_FEEDS, Envelope
 from mercato_contract.feeds import (
@@ -40,74 +38,13 @@ from mercato_contract.feeds import (
     StoreChangeKind,
     StoreChangePage,
 )
-from mercato_contract.refusals import Problem, ValidationFailed
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.texts import shown
 from mercato_contract.wire import rfc3339
 
 log = structlog.get_logger("mercato.events")
 
 P = TypeVar("P", EventPage, StoreChangePage)
-
-
-# --- cursors ----------------------------------------------------------------------------------------------
-
-
-class CursorExpired(Problem):
-    kind = problems.CURSOR_EXPIRED
-
-    def __init__(self, entries: str) -> None:
-        super().__init__(
-            f"{entries} after this cursor are no longer kept. Read on without `after`: from the oldest that is. "
-            "What happened between is lost to this list, so compare with the resources themselves."
-        )
-
-
-CURSORS: Final = "feed cursors"
-"""What their keys are derived for."""
-
-_POSITION: Final = 8
-_MAC: Final = 10
-"""Bytes of the code: a cursor grants nothing, so it is only guarded against being made up or mixed up."""
-
-
-class Cursors:
-    """Positions, signed together for the one list that gave them.
-
-    Writes with the first key, and reads with any, so that keys can be rotated.
-    """
-
-    def __init__(self, keys: Sequence[bytes]) -> None:
-        self._keys = tuple(keys)
-
-    def write(self, *positions: int, feed: str) -> str:
-        """Return a cursor of this feed: base64url without padding."""
-        place = b"".join(position.to_bytes(_POSITION) for position in positions)
-        return _text(place + _code(self._keys[0], place, feed))
-
-    def read(self, text: str, *, feed: str) -> tuple[int, ...]:
-        """Return the positions. Raises InvalidCursor for a cursor that wasn't written for this feed.
-
-        A later version may have added positions at the end: while versions run side by side, those that a reader
-        doesn't know are skipped.
-        """
-        try:
-            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        except ValueError:
-            raise InvalidCursor from None
-        place, code = raw[:-_MAC], raw[-_MAC:]
-        is_ours = any(hmac.compare_digest(code, _code(key, place, feed)) for key in self._keys)
-        # The last character may have bits that say nothing.
-        if not is_ours or text != _text(raw):
-            raise InvalidCursor
-        return tuple(int.from_bytes(place[at : at + _POSITION]) for at in range(0, len(place), _POSITION))
-
-
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _code(key: bytes, place: bytes, feed: str) -> bytes:
-    return hmac.digest(key, place + feed.encode(), sha256)[:_MAC]
 
 
 # --- waiting ----------------------------------------------------------------------------------------------
@@ -253,7 +190,29 @@ _AFTER: Final = (
     _p.surface == bindparam("surface"),
     _p.position > bindparam("after"),
 )
-_STATE: Final = prepared(select(sequencer).where(sequencer.c.id == STATE_ID))
+_s = store_changes.c
+
+
+def _newest(*conditions: ColumnElement[bool], of: Any) -> ScalarSelect[datetime]:
+    """Return when the newest entry of a table got its place, or, of a store, changed."""
+    newest: Select[tuple[datetime]] = select(of.at).where(*conditions).order_by(of.position.desc()).limit(1)
+    return newest.scalar_subquery()
+
+
+_STATE: Final = prepared(
+    select(
+        *(sequencer.c.last, sequencer.c.events_deleted_to, sequencer.c.stores_deleted_to),
+        *(_newest(of=table).label(f"newest_{name}") for name, table in (("event", _p), ("change", _s))),
+        *(
+            _newest(table.position <= bindparam("after"), of=table).label(f"passed_{name}")
+            for name, table in (("event", _p), ("change", _s))
+        ),
+    ).where(sequencer.c.id == STATE_ID)
+)
+
+_SKEW: Final = timedelta(minutes=1)
+"""By how much the clocks of processes may differ, and a change may be older than its position."""
+
 _WINDOW: Final = prepared(
     select(_p.position).where(*_AFTER).order_by(_p.position).offset(SCANNED - 1).limit(1)
 )
@@ -267,7 +226,6 @@ _EVENTS: Final = (
     .where(*_AFTER, _p.position <= bindparam("upto"))
     .order_by(_p.position)
 )
-_s = store_changes.c
 _CHANGES: Final = (
     select(store_changes)
     .where(
@@ -282,11 +240,38 @@ _decode_envelope: Final = msgspec.json.Decoder(Envelope).decode
 
 
 class _State(NamedTuple):
-    """Until the first event, everything is 0."""
+    """Until the first event, everything is 0.
+
+    The times are those of the newest event and change of a store, and of the newest up to a cursor.
+    """
 
     last: int = 0
     events_deleted_to: int = 0
     stores_deleted_to: int = 0
+    newest_event: datetime | None = None
+    newest_change: datetime | None = None
+    passed_event: datetime | None = None
+    passed_change: datetime | None = None
+
+    @property
+    def mark(self) -> int:
+        """What a cursor remembers of when it was written, in milliseconds: the time of what is newest.
+
+        Or of what it has passed, if a clock was ahead then.
+        """
+        times = (self.newest_event, self.newest_change, self.passed_event, self.passed_change)
+        return max((to_ms(at) for at in times if at is not None), default=0)
+
+    def is_another(self, position: int, marks: Sequence[int]) -> bool:
+        """Return whether a cursor is of another past than this: an older copy of the database was restored since.
+
+        Then its position is beyond everything; or, once as much has happened again, something up to it is newer than
+        all was when it was written. `marks` is empty for a cursor of an earlier version.
+        """
+        if position > self.last:
+            return True
+        passed = (self.passed_event, self.passed_change)
+        return bool(marks) and any(at is not None and to_ms(at - _SKEW) > marks[0] for at in passed)
 
 
 class _Reading(NamedTuple):
@@ -321,7 +306,8 @@ class Feeds(Struct, frozen=True):
     async def find_end(self, tx: Read, caller: Caller) -> str:
         """Return the cursor after the caller's last event: what is committed later than the read comes after it."""
         feed = FeedKey(caller.partner_id, caller.surface)
-        return self.cursors.write((await _state(tx)).last, feed=_name(feed))
+        state = await _state(tx)
+        return self.cursors.write(state.last, state.mark, feed=_name(feed))
 
     async def has_events(self, caller: Caller, query: EventsQuery, *, reader: UUID, most: int) -> bool:
         """Return whether there are events after the cursor, once there are or `wait` is over. Raises as `read_events`.
@@ -377,12 +363,14 @@ class Feeds(Struct, frozen=True):
         self, tx: Read, *, feed: FeedKey, query: EventsQuery, types: tuple[str, ...]
     ) -> EventPage:
         name = _name(feed)
-        state = await _state(tx)
-        after = 0
+        after, *marks = (0,) if query.after is None else self.cursors.read(query.after, feed=name)
+        state = await _state(tx, after)
         if query.after is not None:
-            after, *_ = self.cursors.read(query.after, feed=name)
             if after < state.events_deleted_to:
                 raise CursorExpired("Events")
+            if state.is_another(after, marks):
+                # What has these numbers now is new to the reader.
+                raise CursorExpired("Events", is_gone=True)
         # Read before the page: what is numbered meanwhile is for the next one.
         upto, scanned_all = state.last, True
         key = {"partner_id": feed.partner_id, "surface": feed.surface, "after": after}
@@ -401,36 +389,43 @@ class Feeds(Struct, frozen=True):
         following = page[-1][0].position if is_full else max(after, upto)
         return EventPage(
             events=[_event(row, body) for row, body in page],
-            next_cursor=self.cursors.write(following, feed=name),
+            next_cursor=self.cursors.write(following, await _mark(tx, state, following), feed=name),
             has_more=is_full or not scanned_all,
         )
 
     async def _read_changes(self, tx: Read, *, query: FeedQuery) -> StoreChangePage:
-        state = await _state(tx)
-        begun = self._reading(query.after, state)
+        positions = None if query.after is None else self.cursors.read(query.after, feed=_STORES)
+        state = await _state(tx, positions[0] if positions else 0)
+        begun = _reading(positions, state)
         rows = await tx.all(
             _CHANGES.limit(query.limit + 1), {"after": begun.position, "seen_none_to": begun.seen_none_to}
         )
         page, is_full = end_page(rows, query.limit)
+        changes = [_change(row, begun.since) for row in page]
         if is_full:
-            cursor = self.cursors.write(*begun._replace(position=page[-1].position), feed=_STORES)
+            begun = begun._replace(position=page[-1].position)
         else:
             # What was numbered after the state was read is on the page, and all that comes before it.
             end = max(begun.position, state.last, *(row.position for row in page[-1:]))
-            cursor = self.cursors.write(end, feed=_STORES)
+            begun = _Reading(end, since=end, seen_none_to=end)
         return StoreChangePage(
-            changes=[_change(row, begun.since) for row in page], next_cursor=cursor, has_more=is_full
+            changes=changes,
+            next_cursor=self.cursors.write(*begun, await _mark(tx, state, begun.position), feed=_STORES),
+            has_more=is_full,
         )
 
-    def _reading(self, cursor: str | None, state: _State) -> _Reading:
-        if cursor is None:
-            return _Reading(position=0, since=0, seen_none_to=state.last)
-        positions = self.cursors.read(cursor, feed=_STORES)
-        size = len(_Reading._fields)
-        begun = _Reading(*positions[:size]) if len(positions) >= size else _Reading(*positions[:1] * size)
-        if max(begun.position, begun.seen_none_to) < state.stores_deleted_to:
-            raise CursorExpired("Changes of stores")
-        return begun
+
+def _reading(positions: Sequence[int] | None, state: _State) -> _Reading:
+    """Return where the reader is whose cursor has these positions. Raises CursorExpired."""
+    if positions is None:
+        return _Reading(position=0, since=0, seen_none_to=state.last)
+    size = len(_Reading._fields)
+    begun = _Reading(*positions[:size]) if len(positions) >= size else _Reading(*[positions[0]] * size)
+    if max(begun.position, begun.seen_none_to) < state.stores_deleted_to:
+        raise CursorExpired("Changes of stores")
+    if state.is_another(begun.position, positions[size : size + 1]):
+        raise CursorExpired("Changes of stores", is_gone=True)
+    return begun
 
 
 def _name(feed: FeedKey) -> str:
@@ -442,9 +437,14 @@ def _has_events(page: EventPage) -> bool:
     return bool(page.events) or page.has_more
 
 
-async def _state(tx: Read) -> _State:
-    row = await tx.first(_STATE)
-    return _State() if row is None else _State(row.last, row.events_deleted_to, row.stores_deleted_to)
+async def _state(tx: Read, after: int = 0) -> _State:
+    row = await tx.first(_STATE, {"after": after})
+    return _State() if row is None else _State(*row)
+
+
+async def _mark(tx: Read, state: _State, position: int) -> int:
+    """Return the mark of a cursor that is written for the position: at the end it has passed what is newest."""
+    return state.mark if position >= state.last else (await _state(tx, position)).mark
 
 
 def _types(text: str | None) -> tuple[str, ...]:
