@@ -53,7 +53,7 @@ class StatementLog:
         """Record until the end of the block."""
         log = self
         made, call = engine.Read.__init__, postgresql.Connection._call  # noqa: SLF001  # measured, not used
-        execute, defer = sqlite.Connection.execute, sqlite.Connection.defer
+        execute, change = sqlite.Connection.execute, sqlite.Connection._change  # noqa: SLF001  # as above
 
         def begin(handle: engine.Read, database: Any, connection: Any) -> None:
             log.begin(connection, writes=isinstance(handle, engine.Write))
@@ -67,15 +67,15 @@ class StatementLog:
             log.add(connection, _text(statement, parameters))
             return await execute(connection, statement, parameters)
 
-        def deferred(connection: Any, statement: Any, parameters: Any) -> None:
+        def changed(connection: Any, statement: Any, parameters: Any) -> int:
             log.add(connection, _text(statement, parameters))
-            defer(connection, statement, parameters)
+            return change(connection, statement, parameters)
 
         with (
             mock.patch.object(engine.Read, "__init__", begin),
             mock.patch.object(postgresql.Connection, "_call", called),
             mock.patch.object(sqlite.Connection, "execute", executed),
-            mock.patch.object(sqlite.Connection, "defer", deferred),
+            mock.patch.object(sqlite.Connection, "_change", changed),
         ):
             yield
 

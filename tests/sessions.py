@@ -13,7 +13,7 @@ from unittest.mock import patch
 import asyncpg
 
 from mercato.platform.db import postgresql
-from mercato.platform.db.postgresql import Bounds
+from mercato.platform.db.postgresql import Bounds, Sessions
 
 MOST: Final = 2
 """Pools that are kept for a database: those of a service, and those of a test's own `Database`."""
@@ -48,12 +48,12 @@ class KeptBackend(postgresql.Backend):
         await super().close()
 
     @property
-    def pools(self) -> list[asyncpg.Pool]:
-        return [pool for pool in (self.readers._pool, self._writers._pool) if pool is not None]
+    def pools(self) -> tuple[Sessions, Sessions]:
+        return self.readers, self._writers
 
     @property
     def busy(self) -> bool:
-        return any(pool.get_idle_size() < pool.get_size() for pool in self.pools)
+        return any(pool.used for pool in self.pools)
 
 
 class Kept:
@@ -74,7 +74,7 @@ class Kept:
     @property
     def sessions(self) -> int:
         """How many sessions of the pools are open."""
-        return sum(pool.get_size() for backend in self.pools for pool in backend.pools)
+        return sum(len(pool.used) + len(pool.idle) for backend in self.pools for pool in backend.pools)
 
     async def end(self) -> None:
         for backend in self.pools:

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
+from sqlalchemy import select, update
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql
@@ -20,7 +21,11 @@ from tests.sharing import shared
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features.orders import queries
+from mercato.features.orders.tables import orders
+from mercato.features.partners.tables import partners
+from mercato.features.webhooks.tables import deliveries
 from mercato_client.testing.caller import Answer
+from mercato_contract.events import EventType
 from mercato_contract.wire import rfc3339
 
 pytestmark = shared
@@ -233,6 +238,34 @@ async def test_concurrent_updates_move_an_order_only_forward_and_number_each_eve
             if path == "/events":
                 sequences.add(json.loads(body)["data"]["sequence"])
         assert sequences == set(range(1, len(changes) + 1))
+
+
+@pytest.mark.parametrize("before", [None, "/before"])
+@pytest.mark.parametrize("after", [None, "/after"])
+async def test_an_event_goes_where_its_storefront_has_said_before_the_store_answered(
+    mercato: Service, shop: MerchantServer, before: str | None, after: str | None
+):
+    """Also if another process was told, and this one hasn't heard of it yet."""
+    url = {None: None, "/before": f"{shop.base}/before", "/after": f"{shop.base}/after"}
+    here = await trade(mercato, shop, event_url=url[before])
+    db = mercato.app.db
+
+    async def changes_it(request: web.Request, _body: bytes) -> web.Response:
+        async with db.write() as tx:
+            of_order = orders.c.id == UUID(request.headers["webhook-id"])
+            storefront = select(orders.c.storefront_id).where(of_order).scalar_subquery()
+            await tx.execute(update(partners).where(partners.c.id == storefront).values(event_url=url[after]))
+        return web.json_response({"accepted": True})
+
+    shop.answers["place"] = changes_it
+    placed = await here.placed()
+    async with db.read() as tx:
+        sent = await tx.all(
+            select(deliveries.c.url).where(
+                deliveries.c.order_id == UUID(placed["orderId"]), deliveries.c.type == EventType.ORDER_CREATED
+            )
+        )
+    assert [row.url for row in sent] == ([] if after is None else [url[after]])
 
 
 async def test_an_update_that_waited_for_another_is_later_than_it(here: Trade):

@@ -264,11 +264,11 @@ async def bugs(here: Trade, monkeypatch: pytest.MonkeyPatch) -> None:
     insert = queries.insert_order
     here.shop.answers["validate"] = {}
 
-    async def twice(tx: Write, row: OrderRow, *, store_version: int) -> None:
-        await insert(tx, row, store_version=store_version)
-        await insert(tx, row, store_version=store_version)
+    def twice(tx: Write, row: OrderRow, *, store_version: int) -> None:
+        insert(tx, row, store_version=store_version)
+        insert(tx, row, store_version=store_version)
 
-    async def broken(_tx: Write, row: OrderRow, *, store_version: int) -> None:
+    def broken(_tx: Write, row: OrderRow, *, store_version: int) -> None:
         raise ValueError(type(row))
 
     for fault in (twice, broken):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, delete, select, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from tests.databases import only_postgresql
 
 from mercato.platform.db.engine import Database
@@ -14,6 +14,7 @@ pairs = Table("pairs", MetaData(), Column("name", Text, primary_key=True), Colum
 INSERT = prepared_insert(pairs)
 MOVE = prepared_update(pairs, "value", where=[pairs.c.name == bindparam("where_name")])
 DELETE = prepared(delete(pairs).where(pairs.c.name == bindparam("where_name")))
+FIND = prepared(select(pairs.c.value).where(pairs.c.name == bindparam("where_name")))
 VALUES = select(pairs.c.name, pairs.c.value).order_by(pairs.c.name)
 
 
@@ -40,18 +41,58 @@ async def test_the_next_statement_sees_deferred_statements_which_are_committed(d
     assert await found(db) == [("a", 10), ("c", 3), ("d", 4)]
 
 
-async def test_a_statement_that_goes_with_the_deferred_ones_says_how_many_rows_it_changed(
-    db: Database,
+class Unmet(Exception):  # noqa: N818  # what a caller wants to be raised
+    """A statement that had to change or find a row had none."""
+
+
+async def test_statements_that_have_to_change_or_find_a_row_go_with_the_deferred_ones(db: Database) -> None:
+    async with db.write() as tx:
+        tx.require(FIND, {"where_name": "b"}, otherwise=Unmet())
+        tx.require(INSERT, {"name": "c", "value": 3}, otherwise=Unmet())
+        tx.defer(DELETE, {"where_name": "b"})
+        tx.require(MOVE, {"where_name": "a", "value": 10}, otherwise=Unmet())
+        tx.defer(DELETE, {"where_name": "z"})
+    assert await found(db) == [("a", 10), ("c", 3)]
+
+
+@pytest.mark.parametrize("is_begun", [False, True], ids=["alone", "after another statement"])
+@pytest.mark.parametrize("is_last", [False, True], ids=["before another statement", "at the end"])
+async def test_a_transaction_fails_as_asked_if_a_statement_changes_no_row(
+    db: Database, *, is_begun: bool, is_last: bool
 ) -> None:
+    first, second, third = Unmet(), Unmet(), Unmet()
+    with pytest.raises(Unmet) as raised:  # noqa: PT012  # the whole block is what is tested
+        async with db.write() as tx:
+            if is_begun:
+                await tx.execute(MOVE, {"where_name": "a", "value": 4})
+            tx.require(MOVE, {"where_name": "b", "value": 5}, otherwise=first)
+            tx.defer(INSERT, {"name": "c", "value": 3})
+            tx.require(MOVE, {"where_name": "z", "value": 6}, otherwise=second)
+            tx.require(DELETE, {"where_name": "y"}, otherwise=third)
+            if not is_last:
+                await tx.all(VALUES)
+                pytest.fail("the statement after it was executed")
+    assert raised.value is second
+    assert await found(db) == [("a", 1), ("b", 2)]
     async with db.write() as tx:
         tx.defer(INSERT, {"name": "c", "value": 3})
-        tx.defer(DELETE, {"where_name": "b"})
-        moved = await tx.execute_with_deferred(MOVE, {"where_name": "a", "value": 10})
-        assert moved.rowcount == 1
-        tx.defer(INSERT, {"name": "d", "value": 4})
-        assert (await tx.execute_with_deferred(MOVE, {"where_name": "z", "value": 10})).rowcount == 0
-        assert (await tx.execute_with_deferred(DELETE, {"where_name": "c"})).rowcount == 1
-    assert await found(db) == [("a", 10), ("d", 4)]
+    assert await found(db) == [("a", 1), ("b", 2), ("c", 3)]
+
+
+async def test_a_transaction_fails_as_asked_if_a_statement_finds_no_row(db: Database) -> None:
+    with pytest.raises(Unmet):  # noqa: PT012  # as above
+        async with db.write() as tx:
+            tx.require(MOVE, {"where_name": "a", "value": 4}, otherwise=LookupError())
+            tx.require(FIND, {"where_name": "z"}, otherwise=Unmet())
+    assert await found(db) == [("a", 1), ("b", 2)]
+
+
+@only_postgresql
+async def test_a_value_that_a_column_refuses_is_not_taken_for_an_unchanged_row(db: Database) -> None:
+    with pytest.raises(DBAPIError):
+        async with db.write() as tx:
+            tx.require(INSERT, {"name": "z\0", "value": 1}, otherwise=Unmet())
+    assert await found(db) == [("a", 1), ("b", 2)]
 
 
 async def test_deferred_statements_are_rolled_back_with_their_transaction(db: Database) -> None:
@@ -87,5 +128,16 @@ async def test_several_deferred_statements_are_one_round_trip(
     async with db.write() as tx:
         for number in range(5):
             tx.defer(INSERT, {"name": f"n{number}", "value": number})
-    assert [query.partition(" ")[0] for query in sent] == ["BEGIN", "WITH", "COMMIT"]
+        tx.require(MOVE, {"where_name": "a", "value": 10}, otherwise=Unmet())
+    assert [query.partition(" ")[0] for query in sent] == ["WITH"]
     assert len(await found(db)) == 7
+    sent.clear()
+    async with db.write() as tx:
+        tx.defer(INSERT, {"name": "x", "value": 1})
+        await tx.execute(MOVE, {"where_name": "a", "value": 11})
+        tx.defer(INSERT, {"name": "y", "value": 1})
+    assert [query.partition(" ")[0] for query in sent] == ["BEGIN", "INSERT", "UPDATE", "INSERT", "COMMIT"]
+    sent.clear()
+    async with db.write():
+        pass
+    assert sent == []

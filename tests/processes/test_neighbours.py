@@ -118,7 +118,7 @@ async def insert_waiting(
         updated_at=now,
     )
     version = await tx.scalar(select(stores.c.version).where(stores.c.id == store_id))
-    await queries.insert_order(tx, order, store_version=version)
+    queries.insert_order(tx, order, store_version=version)
     await here.mercato.app.placements.submitter.store(
         tx, order, base_url=url, payment=None, give_up_at=now + timedelta(minutes=10)
     )

@@ -267,6 +267,21 @@ class Pinned(Struct, frozen=True):
     outcome: PinnedOutcome
 
 
+class KeyUsed(Exception):  # noqa: N818  # not a failure: claim the key by what its row says
+    """The key has a row. Nothing was written."""
+
+
+def claim_new(tx: Write, request: KeyedRequest, *, now: datetime, order_id: UUID | None = None) -> Claim:
+    """Return the claim of a key that has no row yet, as nearly every one. Else the transaction fails with KeyUsed.
+
+    `order_id` is the order that this transaction stores with the claim.
+    """
+    ids = {"partner_id": request.partner_id, "key": request.key}
+    row = ids | _fresh(request, order_id, now) | {"claims": 1}
+    tx.require(_INSERT[tx.dialect], row, otherwise=KeyUsed())
+    return Claim(partner_id=request.partner_id, key=request.key, number=1, order_id=order_id)
+
+
 async def claim(
     tx: Write, request: KeyedRequest, *, now: datetime, order_id: UUID | None = None
 ) -> Claim | Pinned:
@@ -275,16 +290,7 @@ async def claim(
     `order_id` is the order that this transaction stores with the claim, if the key has none.
     Raises IdempotencyKeyReused if the key came with another request, RequestInProgress if that has a live claim.
     """
-    until = now + request.lease
-    fresh = {
-        **request.columns,
-        "order_id": order_id,
-        "claimed_until": until,
-        "status": None,
-        "media_type": None,
-        "body": None,
-        "created_at": now,
-    }
+    fresh = _fresh(request, order_id, now)
     ids: dict[str, Any] = {"partner_id": request.partner_id, "key": request.key}
     added = await tx.execute(_INSERT[tx.dialect], ids | fresh | {"claims": 1})
     if added.rowcount == 1:
@@ -300,9 +306,23 @@ async def claim(
         if outcome is not None:
             return Pinned(outcome)
         order_id = row.order_id
-    number, values = row.claims + 1, {"claimed_until": until} if joins else fresh
+    values = {"claimed_until": fresh["claimed_until"]} if joins else fresh
+    number = row.claims + 1
     await tx.execute(update(keys).where(row_of_key).values(claims=number, **values))
     return Claim(**ids, number=number, order_id=order_id, joins=joins)
+
+
+def _fresh(request: KeyedRequest, order_id: UUID | None, now: datetime) -> dict[str, Any]:
+    """Return the columns of a key that the request is the first to use, or the first after it was freed."""
+    return {
+        **request.columns,
+        "order_id": order_id,
+        "claimed_until": now + request.lease,
+        "status": None,
+        "media_type": None,
+        "body": None,
+        "created_at": now,
+    }
 
 
 async def read(tx: Read, request: KeyedRequest, *, now: datetime) -> FreeKey | OpenOrder | Pinned:
@@ -367,17 +387,16 @@ def _outcome_of(status: int, order_id: UUID | None, body: bytes) -> PinnedOutcom
     return RefusedOrder(_problem.decode(body), _format.decode(body).format, replayed=True)
 
 
-async def set_order(tx: Write, claim: Claim, *, order_id: UUID) -> None:
-    """Store the order of the claim. What is deferred goes with it.
+def set_order(tx: Write, claim: Claim, *, order_id: UUID) -> None:
+    """Store the order of the claim.
 
-    Raises RequestInProgress if another request has taken the claim over.
+    The transaction fails with RequestInProgress if another request has taken the claim over.
     """
-    updated = await tx.execute_with_deferred(_SET_ORDER, _claim_values(claim) | {"order_id": order_id})
-    if updated.rowcount != 1:
-        raise errors.RequestInProgress(
-            "Another request with the same key has taken over. Repeat this one with the same key.",
-            retry_after=WAIT_SECONDS,
-        )
+    overtaken = errors.RequestInProgress(
+        "Another request with the same key has taken over. Repeat this one with the same key.",
+        retry_after=WAIT_SECONDS,
+    )
+    tx.require(_SET_ORDER, _claim_values(claim) | {"order_id": order_id}, otherwise=overtaken)
 
 
 async def pin(tx: Write, claim: Claim, outcome: PinnedOutcome, *, order_content: bytes = b"") -> None:

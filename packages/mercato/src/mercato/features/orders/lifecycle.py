@@ -359,8 +359,10 @@ PROGRESS: Final[Mapping[OrderState, type[OrderUpdated]]] = {
 """What happened to an order that a merchant's update left in this state."""
 
 
-class ConcurrentUpdate(Exception):  # noqa: N818  # not a failure
-    """The order has changed since it was stored. Nothing was written."""
+class AsStored(Struct, frozen=True):
+    """What is known of a new order without reading it again: it is as it was stored, and its events go to this URL."""
+
+    event_url: str | None
 
 
 class Lifecycle(Struct, frozen=True):
@@ -370,28 +372,30 @@ class Lifecycle(Struct, frozen=True):
     activity: Activity
 
     async def apply(
-        self, tx: Write, order: OrderRow, change: OrderChange, *, if_unchanged: bool = False
+        self, tx: Write, order: OrderRow, change: OrderChange, *, if_stored: AsStored | None = None
     ) -> OrderRow:
         """Return the changed order: with an entry in its history, and its events.
 
-        The transaction must have locked the order's row. With `if_unchanged` it needn't: that raises ConcurrentUpdate
-        if the row isn't as it was stored.
+        The transaction must have locked the order's row. With `if_stored` it needn't: it fails with ConcurrentUpdate
+        unless that is still true.
         """
-        [changed] = await self.apply_all(tx, [(order, change)], if_unchanged=if_unchanged)
+        [changed] = await self.apply_all(tx, [(order, change)], if_stored=if_stored)
         return changed
 
     async def apply_all(
-        self, tx: Write, changes: Sequence[tuple[OrderRow, OrderChange]], *, if_unchanged: bool = False
+        self,
+        tx: Write,
+        changes: Sequence[tuple[OrderRow, OrderChange]],
+        *,
+        if_stored: AsStored | None = None,
     ) -> list[OrderRow]:
         """Do the same with changes of different orders that happen at one instant, in few statements."""
         applied = [_apply(order, change) for order, change in changes]
         event_urls: dict[UUID, str | None] = {}
-        if if_unchanged:
+        if if_stored is not None:
             for (order, _), changed in zip(changes, applied, strict=True):
-                updated = await queries.update_unchanged(tx, order, changed)
-                if updated is None:
-                    raise ConcurrentUpdate
-                event_urls[order.storefront_id] = updated.event_url
+                queries.update_unchanged(tx, order, changed, event_url=if_stored.event_url)
+                event_urls[order.storefront_id] = if_stored.event_url
         await spending.give_back(
             tx, [(order, after) for (order, _), after in zip(changes, applied, strict=True)]
         )
@@ -400,7 +404,7 @@ class Lifecycle(Struct, frozen=True):
         if events:
             await push_all(tx, events, now=changes[0][1].at)
         for (order, change), changed in zip(changes, applied, strict=True):
-            if not if_unchanged:
+            if if_stored is None:
                 queries.update_order(tx, order, changed)
             await queries.insert_entry(
                 tx,

@@ -36,6 +36,7 @@ from mercato.features.orders.idempotency import (
     Claim,
     FreeKey,
     KeyedRequest,
+    KeyUsed,
     OpenOrder,
     OrderOutcome,
     Pinned,
@@ -44,13 +45,18 @@ from mercato.features.orders.idempotency import (
     UnansweredOrder,
 )
 from mercato.features.orders.lifecycle import Lifecycle, OrderAccepted, OrderPending
-from mercato.features.orders.queries import StoreChanged
+from mercato.features.orders.queries import ConcurrentUpdate, StoreChanged
 from mercato.features.orders.record import OrderRow, StoreAnswer
 from mercato.features.orders.rules import Plan, RefusePlan, StorePlan, ValidatePlan, new_order, plan_quoted
 from mercato.features.orders.search import ContactKeys
 from mercato.features.orders.store_messages import canonical_payment, payment_of
-from mercato.features.orders.submission import Submission, Submitter
-from mercato.features.orders.validation import OrderTokens, TokenExpired, Validations, digest_of
+from mercato.features.orders.submission import Submission, SubmissionOutcome, Submitter
+from mercato.features.orders.validation import (
+    OrderTokens,
+    TokenExpired,
+    Validations,
+    digest_of,
+)
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import ORDER_BYTES, StorageQuota
 from mercato.platform import processes
@@ -64,7 +70,7 @@ from mercato_contract.money import is_zero
 from mercato_contract.orders import Actor
 from mercato_contract.placements import PlaceOrderRequest
 from mercato_contract.refusals import Problem
-from mercato_contract.replies import Quote, Rejection
+from mercato_contract.replies import Acceptance, Quote, Rejection
 from mercato_contract.stores import OrderHandling
 from mercato_contract.wire import as_json, redacted
 
@@ -276,36 +282,29 @@ class Placements(Struct, frozen=True):
     async def _plan_order(self, caller: Caller, request: PlaceOrderRequest, *, in_force: bool) -> Plan:
         """Return the plan; with `in_force`, by every change of the store that was committed before this call.
 
-        Else an order with a token is checked against the cached store: it is stored only if the store's version is
-        still the same. A refusal, and an order that its store validates, are always planned with `in_force`.
+        Else the order is checked against the cached store: its key is claimed, or with a token the order stored, only
+        if the store's version is still the same. A refusal is always planned with `in_force`.
         """
-        token = request.validated_order_token
-        if token is None:
-            return await self._plan_untested(request)
-        plan: RefusePlan | StorePlan
+        plan: Plan
         try:
-            check = await self.checker.check(request, in_force=in_force)
-            digest = digest_of(caller.partner_id, check)
-            claims = self.tokens.verify(token, digest=digest, now=self.clock())
+            plan = self._plan_checked(caller, request, await self.checker.check(request, in_force=in_force))
         except TokenExpired as problem:
             plan = RefusePlan(problem, problem.token_id)
         except Problem as problem:
             plan = RefusePlan(problem)
-        else:
-            plan = plan_quoted(check, Quote(claims.sums, claims.estimated_ready_at), claims.token_id)
         match plan:
             case RefusePlan() if not in_force:
                 return await self._plan_order(caller, request, in_force=True)
             case _:
                 return plan
 
-    async def _plan_untested(self, request: PlaceOrderRequest) -> RefusePlan | ValidatePlan:
-        """Return the plan for an order that its store hasn't validated."""
-        try:
-            check = await self.checker.check(request, in_force=True)
-        except Problem as problem:
-            return RefusePlan(problem)
-        return RefusePlan(problem_of(check.errors)) if check.errors else ValidatePlan(check)
+    def _plan_checked(self, caller: Caller, request: PlaceOrderRequest, check: OrderCheck) -> Plan:
+        """Return the plan for a checked order: without a token its store validates it. Raises OrderTokenInvalid."""
+        token = request.validated_order_token
+        if token is None:
+            return RefusePlan(problem_of(check.errors)) if check.errors else ValidatePlan(check)
+        claims = self.tokens.verify(token, digest=digest_of(caller.partner_id, check), now=self.clock())
+        return plan_quoted(check, Quote(claims.sums, claims.estimated_ready_at), claims.token_id)
 
     # --- planned: claim the key, and with a token store the order ---------------------------------
 
@@ -313,7 +312,8 @@ class Placements(Struct, frozen=True):
         """Return the next state. Raises the plan's refusal if the key has neither an outcome nor an order."""
         plan = await self._plan(context)
         processes.crash_point("key.unclaimed")
-        may_be_used = False
+        # Nearly every key and token is new: whether they are is part of what is written, and is read only if not.
+        has_new_key, has_new_token = True, True
         for _ in range(MAX_TRIES):
             try:
                 match plan:
@@ -321,14 +321,18 @@ class Placements(Struct, frozen=True):
                         return await self._refuse(context, plan)
                     case StorePlan() | ValidatePlan():
                         async with self.db.write() as tx:
-                            return await self._claim(tx, context, plan, checks_token=may_be_used)
+                            if has_new_key:
+                                return await self._claim_new(tx, context, plan)
+                            return await self._claim(tx, context, plan, checks_token=not has_new_token)
+            except KeyUsed:
+                has_new_key = False
             except StoreChanged:
                 plan = await self._plan(context, in_force=True)
             except IntegrityError:
                 # The unique index says that the token was used. The next try looks up its order.
-                if may_be_used:
+                if not has_new_token:
                     raise
-                may_be_used = True
+                has_new_key = has_new_token = False
         raise _busy()
 
     async def _refuse(self, context: PlacementContext, plan: RefusePlan) -> State:
@@ -346,6 +350,17 @@ class Placements(Struct, frozen=True):
                 async with self.db.write() as tx:
                     return await self._claim(tx, context, plan, checks_token=True)
 
+    async def _claim_new(self, tx: Write, context: PlacementContext, plan: StorePlan | ValidatePlan) -> State:
+        """Claim a new key, and with a token store the order. The transaction fails with KeyUsed if it isn't new."""
+        now = self.clock()
+        match plan:
+            case ValidatePlan(check):
+                claim = idempotency.claim_new(tx, context.keyed, now=now)
+                return self._claimed(tx, claim, check)
+            case StorePlan():
+                claim = idempotency.claim_new(tx, context.keyed, now=now, order_id=self.new_id())
+                return await self._store(tx, context, claim, plan, now=now)
+
     async def _claim(self, tx: Write, context: PlacementContext, plan: Plan, *, checks_token: bool) -> State:
         used = await self._find_order_by_token(tx, plan) if checks_token else None
         match plan:
@@ -360,13 +375,19 @@ class Placements(Struct, frozen=True):
             case Claim(joins=True, order_id=UUID() as joined) as claim, _:
                 return await self._join(tx, context, claim, joined)
             case Claim() as claim, ValidatePlan(check):
-                return ClaimedKey(claim, check)
+                return self._claimed(tx, claim, check)
             case Claim() as claim, StorePlan() as stored if used is None:
                 return await self._store(tx, context, claim, stored, now=now)
             case _, RefusePlan(problem) if used is None:
                 raise problem
         assert used is not None
         raise already_placed(used)
+
+    @staticmethod
+    def _claimed(tx: Write, claim: Claim, check: OrderCheck) -> ClaimedKey:
+        """Return the next state of an order without a token; the transaction may fail with StoreChanged."""
+        queries.require_version(tx, check.store.id, check.store.version)
+        return ClaimedKey(claim, check)
 
     @staticmethod
     async def _find_order_by_token(tx: Read, plan: Plan) -> UUID | None:
@@ -441,10 +462,10 @@ class Placements(Struct, frozen=True):
         country = country_of(store.address.country or None, store.timezone)
         search.add_order(tx, self.contacts, order.id, order.customer, country=country)
         if claim.order_id != order.id:
-            await idempotency.set_order(tx, claim, order_id=order.id)
+            idempotency.set_order(tx, claim, order_id=order.id)
         tx.after_commit(partial(self._placed, order))
         if store.orders_url is None:
-            await queries.insert_order(tx, order, store_version=store.version)
+            queries.insert_order(tx, order, store_version=store.version)
             order = await self._answer(tx, order, within=store.accept_minutes, now=now)
             return Decided(await self._decide(tx, context, claim, order))
         submission = await self.submitter.store(
@@ -455,7 +476,7 @@ class Placements(Struct, frozen=True):
             # Not before the calls of this request end.
             give_up_at=now + max(self.resend, context.keyed.lease),
         )
-        await queries.insert_order(tx, order, store_version=store.version)
+        queries.insert_order(tx, order, store_version=store.version)
         processes.crash_point("order.written")
         return StoredSubmission(claim, submission, order)
 
@@ -477,14 +498,43 @@ class Placements(Struct, frozen=True):
         left = context.deadline - asyncio.get_running_loop().time()
         result = await self.submitter.submit(state.submission, seconds=max(left, 1.0))
         processes.crash_point("store.answered")
-        async with self.db.write() as tx:
-            order = await self.submitter.record(
-                tx, state.submission, result, notify_unanswered=True, stored=state.order
-            )
-            outcome = await self._decide(tx, context, state.claim, order)
-            processes.crash_point("reply.written")
+        try:
+            outcome = await self._record(context, state, result, is_as_stored=True)
+        except ConcurrentUpdate:
+            outcome = await self._record(context, state, result, is_as_stored=False)
         processes.crash_point("reply.stored")
         return Decided(outcome)
+
+    async def _record(
+        self,
+        context: PlacementContext,
+        state: StoredSubmission,
+        result: SubmissionOutcome,
+        *,
+        is_as_stored: bool,
+    ) -> OrderOutcome:
+        """Write the store's answer and the outcome.
+
+        With `is_as_stored` the transaction fails with ConcurrentUpdate if somebody has changed the order since.
+        """
+        async with self.db.write() as tx:
+            match state.order, result.reply:
+                case OrderRow() as stored, Acceptance() as accepted if is_as_stored:
+                    event_url = context.caller.event_url
+                    order = await self.submitter.record_first(
+                        tx, state.submission, result, accepted, stored, event_url=event_url
+                    )
+                case _:
+                    order = await self.submitter.record(
+                        tx,
+                        state.submission,
+                        result,
+                        notify_unanswered=True,
+                        is_own=state.order is not None,
+                    )
+            outcome = await self._decide(tx, context, state.claim, order)
+            processes.crash_point("reply.written")
+        return outcome
 
     # --- decided: pin the outcome -----------------------------------------------------------------
 

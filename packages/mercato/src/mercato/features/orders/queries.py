@@ -86,13 +86,16 @@ _UNCHANGED: Final = (
 )
 """Every change of an order adds to its history, or erases its customer."""
 
+_STORE_UNCHANGED: Final = prepared(
+    select(stores.c.id).where(
+        stores.c.id == bindparam("where_store"), stores.c.version == bindparam("where_version")
+    )
+)
 _INSERT_ORDER: Final = prepared(
     insert(orders).from_select(
         orders.c.keys(),
         select(*(bindparam(column.name, type_=column.type) for column in orders.c)).where(
-            select(stores.c.id)
-            .where(stores.c.id == bindparam("where_store"), stores.c.version == bindparam("where_version"))
-            .exists()
+            _STORE_UNCHANGED.exists()
         ),
         include_defaults=False,
     )
@@ -148,18 +151,23 @@ class StoreChanged(Exception):  # noqa: N818  # not a failure: check the order a
     """The store has changed since the order was checked."""
 
 
-async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> None:
-    """Insert an order that was checked against this version of its store. Raises StoreChanged if it has another.
+def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> None:
+    """Insert an order that was checked against this version of its store. Else the transaction fails with StoreChanged.
 
     The version is the committed one when the statement starts, so that every acknowledged change counts. A change that
     commits at the same moment comes after the order: the row needn't be locked, and a store's orders don't wait for
-    each other. The unique index refuses a second order of the same token. What is deferred goes with it.
+    each other. The unique index refuses a second order of the same token.
     """
     values = _to_columns(asdict(order))
-    values["sold"] = as_json(sold_of(order.content, order.currency)).decode()
+    values["sold"] = as_json(sold_of(order.cart, order.amounts, order.currency)).decode()
     values |= {"where_store": order.store_id, "where_version": store_version}
-    if (await tx.execute_with_deferred(_INSERT_ORDER, values)).rowcount != 1:
-        raise StoreChanged
+    tx.require(_INSERT_ORDER, values, otherwise=StoreChanged())
+
+
+def require_version(tx: Write, store_id: UUID, version: int) -> None:
+    """Have the transaction fail with StoreChanged unless this is the store's version, as `insert_order` does."""
+    values = {"where_store": store_id, "where_version": version}
+    tx.require(_STORE_UNCHANGED, values, otherwise=StoreChanged())
 
 
 async def get_own_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow:
@@ -269,17 +277,12 @@ async def is_own_order(tx: Read, caller: Caller, order_id: UUID) -> bool:
 
 
 _EVENT_URL: Final = (
-    select(partners.c.event_url)
-    .where(partners.c.id == orders.c.storefront_id)
-    .scalar_subquery()
-    .label("event_url")
+    select(partners.c.event_url).where(partners.c.id == orders.c.storefront_id).scalar_subquery()
 )
 
 
-class Updated(Struct, frozen=True):
-    """An order that was updated. `event_url` is its storefront's."""
-
-    event_url: str | None
+class ConcurrentUpdate(Exception):  # noqa: N818  # not a failure: lock the order, and see what has changed
+    """The order, or where its events go, isn't any more as it was when the order was stored. Nothing was written."""
 
 
 async def lock_own_orders(tx: Write, caller: Caller, order_ids: Collection[UUID]) -> dict[UUID, OrderRow]:
@@ -292,16 +295,19 @@ async def lock_own_orders(tx: Write, caller: Caller, order_ids: Collection[UUID]
     return {row.id: _order(row) for row in rows}
 
 
-async def update_unchanged(tx: Write, before: OrderRow, after: OrderRow) -> Updated | None:
-    """Write the members that differ. Return None if the order isn't any more as it was stored."""
+def update_unchanged(tx: Write, before: OrderRow, after: OrderRow, *, event_url: str | None) -> None:
+    """Write the members that differ. The transaction fails with ConcurrentUpdate unless the order is as it was stored.
+
+    Nor if its storefront has another event URL than this one, which its events go to.
+    """
     statement, values = _update_of(before, after, if_unchanged=True)
-    row = (await tx.execute(statement, values)).first()
-    return None if row is None else Updated(row.event_url)
+    tx.require(statement, values | {"where_event_url": event_url}, otherwise=ConcurrentUpdate())
 
 
 def update_order(tx: Write, before: OrderRow, after: OrderRow) -> None:
     """Write the members that differ of an order whose row is locked, with the transaction's deferred statements."""
-    tx.defer(*_update_of(before, after, if_unchanged=False))
+    statement, values = _update_of(before, after, if_unchanged=False)
+    tx.require(statement, values, otherwise=LookupError(f"order {before.id} isn't stored yet"))
 
 
 def _update_of(
@@ -319,8 +325,8 @@ def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> UpdateBase:
     values: dict[str, Any] = {name: bindparam(name) for name in columns}
     if not if_unchanged:
         return prepared(update(orders).where(*_BY_ID).values(values))
-    # What an event needs besides the order, without a statement of its own.
-    return prepared(update(orders).where(*_UNCHANGED).values(values).returning(_EVENT_URL))
+    same_url = _EVENT_URL.is_not_distinct_from(bindparam("where_event_url", type_=Text))
+    return prepared(update(orders).where(*_UNCHANGED, same_url).values(values))
 
 
 def _is_own(caller: Caller) -> ColumnElement[bool]:

@@ -13,12 +13,22 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import BindParameter, ColumnElement, Row, Select, bindparam, case, func, or_, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Row,
+    Select,
+    bindparam,
+    case,
+    func,
+    or_,
+    select,
+)
 
 from mercato.features.compression import decompress
 from mercato.features.orders.queries import decode_document
 from mercato.features.orders.record import StoredAdjustment
-from mercato.features.orders.sold import Sold, SoldLine, decode_sold, sold_of
+from mercato.features.orders.sold import Sold, SoldLine, decode_sold, sold_in
 from mercato.features.orders.tables import order_history as history
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Caller, Surface
@@ -398,7 +408,7 @@ def _whose(selection: Selection) -> list[ColumnElement[bool]]:
 
 def read_sold(row: Row[Any]) -> Sold:
     """Return what was sold by an order: `sold`, or `CONTENT` in its place."""
-    return sold_of(decompress(row.content), row.currency) if row.sold is None else decode_sold(row.sold)
+    return sold_in(decompress(row.content), row.currency) if row.sold is None else decode_sold(row.sold)
 
 
 def _row(row: Row[Any], days: Days) -> ReportRow:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from mercato_contract.money import MAX_TEXTS, to_minor
+from mercato_contract.placements import Amounts, CommerceCart
 from mercato_contract.wire import Wire
 
 
@@ -57,10 +58,14 @@ decode_sold: Final = msgspec.json.Decoder(Sold).decode
 """Read what is stored of it."""
 
 
-def sold_of(content: bytes, currency: str) -> Sold:
-    """Return what reports read of an order's content, which never changes."""
+def sold_in(content: bytes, currency: str) -> Sold:
+    """Return what reports read of an order that was stored without it, from its content, which never changes."""
     found = _content.decode(content)
-    amounts = found.amounts
+    return sold_of(found.cart, found.amounts, currency)
+
+
+def sold_of(cart: CommerceCart | _Cart, amounts: Amounts | _Amounts, currency: str) -> Sold:
+    """Return what reports read of an order."""
     return Sold(
         _minor(amounts.sub_total, currency),
         _minor(amounts.adjustments, currency),
@@ -68,7 +73,7 @@ def sold_of(content: bytes, currency: str) -> Sold:
         _minor(amounts.promotions, currency),
         _minor(amounts.taxes, currency),
         _minor(amounts.tip, currency),
-        tuple([SoldLine(line.quantity, line.name) for line in found.cart.line_items]),
+        tuple([SoldLine(line.quantity, line.name or None) for line in cart.line_items]),
     )
 
 

@@ -6,7 +6,6 @@ goes on (`resubmission`).
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 
 from mercato.features.orders import queries
 from mercato.features.orders.lifecycle import (
-    ConcurrentUpdate,
+    AsStored,
     Lifecycle,
     OrderAccepted,
     OrderAcceptedTooLate,
@@ -209,27 +208,18 @@ class Submitter(Struct, frozen=True):
         outcome: SubmissionOutcome,
         *,
         notify_unanswered: bool,
-        stored: OrderRow | None = None,
+        is_own: bool = False,
     ) -> OrderRow:
         """Return the order after the store's reply. A reply that came too late changes nothing of the order.
 
         After an invalid reply the order keeps waiting; with `notify_unanswered` its storefront, which gets the order's
-        id in the response, gets its events from then on. `stored` is the row if this request stored it: it isn't read
-        again unless it has changed.
+        id in the response, gets its events from then on. `is_own`: this request stored the order.
 
         A store that refuses is told of the order's end unless this is certainly its first answer: it answered the first
         call that can have reached it. Of calls by others than this request nothing is certain: a process that made one
         may have been killed before it could write so.
         """
-        is_first = stored is not None and outcome.is_first_answer
-        reply, doubt = _judge(outcome.reply, is_first=is_first)
-        match reply, stored:
-            case Acceptance(), OrderRow():
-                with suppress(ConcurrentUpdate):
-                    now = self.clock()
-                    order = await self._accept(tx, stored, reply, now, if_unchanged=True)
-                    await self._log(tx, submission, outcome, stored, now)
-                    return order
+        reply, doubt = _judge(outcome.reply, is_first=is_own and outcome.is_first_answer)
         order = await queries.get_order(tx, submission.call.webhook_id, lock=True)
         # After the wait for the lock: other changes of the order came first.
         now = self.clock()
@@ -260,8 +250,33 @@ class Submitter(Struct, frozen=True):
             case _:
                 return order
 
+    async def record_first(
+        self,
+        tx: Write,
+        submission: Submission,
+        outcome: SubmissionOutcome,
+        reply: Acceptance,
+        stored: OrderRow,
+        *,
+        event_url: str | None,
+    ) -> OrderRow:
+        """Do the same with the acceptance of an order that this request stored, without reading it again.
+
+        The transaction fails with ConcurrentUpdate if the order has changed since, or its storefront's event URL.
+        """
+        now = self.clock()
+        order = await self._accept(tx, stored, reply, now, if_stored=AsStored(event_url))
+        await self._log(tx, submission, outcome, stored, now)
+        return order
+
     async def _accept(
-        self, tx: Write, order: OrderRow, reply: Acceptance, now: datetime, *, if_unchanged: bool = False
+        self,
+        tx: Write,
+        order: OrderRow,
+        reply: Acceptance,
+        now: datetime,
+        *,
+        if_stored: AsStored | None = None,
     ) -> OrderRow:
         if reply.amounts is not None:
             difference = explain_ignored_amounts(sums_of(order.amounts), reply.amounts)
@@ -272,7 +287,7 @@ class Submitter(Struct, frozen=True):
             partner_order_id=reply.partner_order_id,
             estimated_ready_at=reply.estimated_ready_at,
         )
-        return await self.lifecycle.apply(tx, order, accepted, if_unchanged=if_unchanged)
+        return await self.lifecycle.apply(tx, order, accepted, if_stored=if_stored)
 
     async def _log(
         self, tx: Write, submission: Submission, outcome: SubmissionOutcome, before: OrderRow, now: datetime

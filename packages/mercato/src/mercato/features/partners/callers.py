@@ -297,7 +297,9 @@ class Callers:
 
     def _entry_of(self, found: KeyWithPartner) -> _CachedKey:
         key, now = found.key, self._now()
-        caller = Caller(key.partner_id, key.id, key.surface, found.limits, found.stores, found.agent)
+        caller = Caller(
+            key.partner_id, key.id, key.surface, found.limits, found.stores, found.agent, found.event_url
+        )
         if key.state(now) is not KeyState.ACTIVE:
             return _CachedKey(caller, None, refusal=_inactive_reason(key, now), used=False)
         return _CachedKey(caller, key.expires_at, suspended=found.suspended)

@@ -91,6 +91,7 @@ class Caller(Struct, frozen=True):
     """The partner and key of a request: every query that a partner can reach takes one.
 
     `stores` is how many live stores the partner has, for its limits. `agent` is whose key it is, if an agent's.
+    `event_url` is the partner's, as it was when the key was last read.
     """
 
     partner_id: UUID
@@ -99,6 +100,7 @@ class Caller(Struct, frozen=True):
     limits: Limits
     stores: int = 0
     agent: Agent | None = None
+    event_url: str | None = None
 
 
 class Partner(Struct, frozen=True, kw_only=True):

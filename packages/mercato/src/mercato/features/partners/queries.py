@@ -200,13 +200,14 @@ def _stores_of(partner_id: UUID | ColumnElement[UUID]) -> Select[int]:
 
 
 class KeyWithPartner(NamedTuple):
-    """A key in any state, with its partner's limits, the number of its live stores, and its agent."""
+    """A key in any state, with its partner's limits and event URL, the number of its live stores, and its agent."""
 
     key: ApiKey
     limits: Limits
     stores: int
     suspended: bool
     agent: Agent | None
+    event_url: str | None
 
 
 async def find_caller_by_digest(tx: Read, digest: bytes) -> KeyWithPartner | None:
@@ -223,6 +224,7 @@ async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> KeyWithPart
             api_keys,
             *_OF_AGENT,
             partners.c.limits,
+            partners.c.event_url,
             partners.c.suspended_at,
             _stores_of(api_keys.c.partner_id).scalar_subquery().label("stores"),
         )
@@ -239,6 +241,7 @@ async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> KeyWithPart
         row.stores,
         suspended=row.suspended_at is not None,
         agent=None if row.agent_id is None else agent_of(row, _PREFIX),
+        event_url=row.event_url,
     )
 
 
@@ -482,8 +485,7 @@ class StorageQuota(Struct, frozen=True):
         if not self.per_day:
             return
         row = {"partner_id": partner_id, "day": _day_of(now), "bytes": size, "quota": self.per_day}
-        if (await tx.execute(_ADD[tx.dialect], row)).rowcount != 1:
-            raise self._used_up(now)
+        tx.require(_ADD[tx.dialect], row, otherwise=self._used_up(now))
 
     async def check(self, tx: Read, partner_id: UUID, *, now: datetime) -> None:
         """Raise RateLimited if the partner's quota is used up."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sqlalchemy import Executable, Row
 
 from mercato.platform.db import postgresql, sqlite
-from mercato.platform.db.errors import UnusableUrl, is_unavailable
+from mercato.platform.db.errors import UnusableUrl, acquire, is_unavailable
 from mercato.platform.db.replica import Replica
 from mercato.platform.db.servers import ANY, Servers
 from mercato.platform.db.statements import Backend, Connection, Parameters, WritingConnection
@@ -65,12 +65,12 @@ class Read:
 class Write(Read):
     """A transaction: it commits at the end of its block, or rolls back if the block raises."""
 
-    __slots__ = ("_callbacks", "defer", "execute_with_deferred")
+    __slots__ = ("_callbacks", "defer", "require")
 
     def __init__(self, database: "Database", connection: WritingConnection) -> None:
         super().__init__(database, connection)
         self.defer = connection.defer
-        self.execute_with_deferred = connection.execute_with_deferred
+        self.require = connection.require
         self._callbacks: list[Callable[[], None]] = []
 
     def after_commit(self, callback: Callable[[], None]) -> None:
@@ -216,7 +216,7 @@ class Database:
         turn = self._turns.get(row)
         if turn is None:
             turn = self._turns[row] = asyncio.Semaphore(PER_ROW)
-        await sqlite.acquire(turn, self._turn_seconds)
+        await acquire(turn, self._turn_seconds)
         try:
             async with self._backend.writing(self._begin_write) as tx:
                 yield tx

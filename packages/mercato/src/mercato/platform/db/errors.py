@@ -3,6 +3,7 @@
 Endless work on the database goes on after each of them: an outage is one line in the log, and longer pauses.
 """
 
+import asyncio
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -38,6 +39,18 @@ class UnusableUrl(ValueError):  # noqa: N818  # a fault of the settings, shown a
 
 class DatabaseUnavailable(Exception):  # noqa: N818  # a state of the world, as `Problem` is
     """The database could not be reached, or had no free connection."""
+
+
+async def acquire(room: asyncio.Lock | asyncio.Semaphore, seconds: float) -> None:
+    """Acquire the lock or semaphore. Raises DatabaseUnavailable if it isn't free within `seconds`."""
+    if not room.locked():
+        await room.acquire()
+        return
+    try:
+        async with asyncio.timeout(seconds):
+            await room.acquire()
+    except TimeoutError:
+        raise DatabaseUnavailable(f"no connection to the database was free within {seconds:g} s") from None
 
 
 def no_connection(error: BaseException) -> DatabaseUnavailable:

@@ -1,13 +1,14 @@
-"""PostgreSQL through asyncpg's own pools: sessions that only read, and sessions for transactions."""
+"""PostgreSQL through asyncpg: sessions that only read, and sessions for transactions."""
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Executable, Text, exc, literal_column
@@ -16,6 +17,7 @@ from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 from mercato.platform.db.errors import (
     DatabaseUnavailable,
     UnusableUrl,
+    acquire,
     connection_errors,
     database_error,
     is_read_only,
@@ -62,6 +64,9 @@ _WRITING: Final = {"enable_hashjoin": "off", "enable_mergejoin": "off"}
 CLOSE_SECONDS: Final = 2.0
 """How long the server may take to acknowledge that the connections close."""
 
+IDLE_SECONDS: Final = 300.0
+"""How long a session may be idle: those that only a burst needed are closed."""
+
 CHECK_SECONDS: Final = 30.0
 """Seconds between checks of an idle connection that listens."""
 
@@ -83,18 +88,36 @@ _ROWS: Final = re.compile(r"(?is)\s*(SELECT|WITH|VALUES|SHOW|EXPLAIN)\b|.*\bRETU
 """Matches a textual statement that returns rows."""
 
 
-class Connection:
-    """One session, for one task at a time. An unknown state ends it, and the pool opens another."""
+class _Deferred(NamedTuple):
+    """A statement that waits for the next one. If it has to change or find a row, `otherwise` is raised if not."""
 
-    def __init__(self, driver: "asyncpg.Connection") -> None:
+    sql: str
+    values: list[Any]
+    otherwise: Exception | None
+
+
+class Connection:
+    """One session, for one task at a time. An unknown state ends it, and the pool opens another.
+
+    A transaction begins with the first statement whose result its block needs. If there is none, what was deferred is
+    one statement, which is a transaction of its own: one round trip instead of three.
+    """
+
+    def __init__(self, driver: "asyncpg.Connection", *, is_transaction: bool = False) -> None:
         self._driver = driver
         self._is_ended = False
-        self._deferred: list[tuple[str, list[Any]]] = []
+        self._has_to_begin = is_transaction
+        self._is_begun = False
+        self._deferred: list[_Deferred] = []
 
     async def execute(
         self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
     ) -> Result:
         """Return the result, its rows read. Raises SQLAlchemy's errors, and DatabaseUnavailable at a timeout."""
+        if self._has_to_begin:
+            self._has_to_begin = False
+            await self.command("BEGIN")
+            self._is_begun = True
         if self._deferred:
             await self.flush()
         if parameters is None or isinstance(parameters, Mapping):
@@ -107,25 +130,33 @@ class Connection:
 
     def defer(self, statement: Executable, parameters: Parameters) -> None:
         """Keep a prepared statement until the next statement or the commit."""
+        self._defer(statement, parameters, None)
+
+    def require(self, statement: Executable, parameters: Parameters, *, otherwise: Exception) -> None:
+        """Keep a prepared statement that has to change or find a row."""
+        self._defer(statement, parameters, otherwise)
+
+    def _defer(self, statement: Executable, parameters: Parameters, otherwise: Exception | None) -> None:
         made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters)
         assert made.is_short, "only prepared statements can be deferred"
-        self._deferred.append((made.sql, made.values(parameters)))
+        self._deferred.append(_Deferred(made.sql, made.values(parameters), otherwise))
 
-    async def execute_with_deferred(self, statement: Executable, parameters: Parameters) -> Result:
-        """Run a prepared statement and the deferred ones in one round trip."""
-        self.defer(statement, parameters)
-        return await self.flush()
-
-    async def flush(self) -> Result:
-        """Run the deferred statements in one round trip; return the result of the last."""
+    async def flush(self) -> None:
+        """Run the deferred statements in one round trip. Raises what was to be raised if one has no row."""
         deferred, self._deferred = self._deferred, []
         if not deferred:
-            return Result([], -1)
-        sql = _joined(tuple(sql for sql, _ in deferred))
-        status = await self._call(
-            sql, self._driver.execute, sql, *chain.from_iterable(v for _, v in deferred)
-        )
-        return Result([], _changed(status))
+            return
+        required = tuple(number for number, one in enumerate(deferred) if one.otherwise is not None)
+        sql = _joined(tuple(one.sql for one in deferred), required)
+        values = chain.from_iterable(one.values for one in deferred)
+        try:
+            await self._call(sql, self._driver.execute, sql, *values)
+        except exc.DataError as error:
+            for number in required:
+                otherwise = deferred[number].otherwise
+                if otherwise is not None and _no_change(number) in str(error.orig):
+                    raise otherwise from None
+            raise
 
     async def _run(self, made: CompiledStatement, values: list[Any]) -> Result:
         if made.returns_rows or (made.is_textual and _ROWS.match(made.sql)):
@@ -139,12 +170,17 @@ class Connection:
 
     async def roll_back(self) -> None:
         """End the transaction, or the session if that can't be done."""
-        if self._is_ended:
+        if self._is_ended or not self._is_begun:
             return
         try:
             await self.command("ROLLBACK")
         except (DatabaseUnavailable, exc.DBAPIError):
             self.terminate()
+
+    async def commit(self) -> None:
+        """Commit what was begun. What was deferred alone has committed itself."""
+        if self._is_begun:
+            await self.command("COMMIT")
 
     async def _call(self, sql: str, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         try:
@@ -163,8 +199,7 @@ class Connection:
         """End the session at once, and with it the statement it may be running."""
         if not self._is_ended:
             self._is_ended = True
-            with suppress(*connection_errors()):  # the pool has already noticed the loss and dropped it
-                self._driver.terminate()
+            self._driver.terminate()
 
 
 def _changed(status: str) -> int:
@@ -174,14 +209,34 @@ def _changed(status: str) -> int:
 
 
 @lru_cache(maxsize=200)
-def _joined(texts: tuple[str, ...]) -> str:
-    """Return one statement that runs all of these; it takes their parameters in order, and its status is the last's."""
-    *earlier, last = texts
+def _joined(texts: tuple[str, ...], required: tuple[int, ...]) -> str:
+    """Return one statement that runs all of these, with their parameters in order.
+
+    The server undoes it if one of the `required` changes or finds no row: there is no other way to say so in a
+    statement than an expression that fails, with a text that tells which one it was.
+    """
     parts, before = [], 0
-    for number, text in enumerate(earlier):
-        parts.append(f"deferred_{number} AS ({_renumbered(text, after=before)})")
+    for number, text in enumerate(texts):
+        sql = _renumbered(text, after=before)
+        has_to_return = number in required and not _ROWS.match(text)
+        parts.append(f"{sql} RETURNING 1" if has_to_return else sql)
         before += len(set(_PARAMETER.findall(text)))
-    return f"WITH {', '.join(parts)} {_renumbered(last, after=before)}" if parts else last
+    if required:
+        parts.append("SELECT " + ", ".join(map(_check_of, required)))
+    *earlier, last = parts
+    named = ", ".join(f"deferred_{number} AS ({part})" for number, part in enumerate(earlier))
+    return f"WITH {named} {last}" if named else last
+
+
+def _check_of(number: int) -> str:
+    """Return an expression that fails if this statement has changed or found no row."""
+    changed = f"EXISTS (SELECT FROM deferred_{number})"
+    return f"CAST(CASE WHEN {changed} THEN '1' ELSE '{_no_change(number)}' END AS integer)"
+
+
+def _no_change(number: int) -> str:
+    """Return the text in the server's error, in whatever language that is."""
+    return f"deferred_{number} changed no row"
 
 
 def _renumbered(sql: str, *, after: int) -> str:
@@ -189,7 +244,10 @@ def _renumbered(sql: str, *, after: int) -> str:
 
 
 class Sessions:
-    """A pool of sessions with the same settings."""
+    """A pool of sessions with the same settings: the one that was used last is used next.
+
+    The driver's own takes several times as long for a session: a task, three timers and a proxy.
+    """
 
     def __init__(self, servers: Servers, bounds: Bounds, *, read_only: bool) -> None:
         self._servers = servers
@@ -200,30 +258,72 @@ class Sessions:
         }
         # That a transaction may write is the server's default, which an operator may change.
         self._session |= {"default_transaction_read_only": "on"} if read_only else _WRITING
-        self._pool: asyncpg.Pool | None = None
-        self._opening = asyncio.Lock()
+        self._seconds = bounds.pool_timeout.total_seconds()
+        self._room = asyncio.Semaphore(bounds.pool_size)
+        self.used: set[asyncpg.Connection] = set()
+        # Each with the instant since when it is idle, on a monotonic clock.
+        self.idle: list[tuple[float, asyncpg.Connection]] = []
+        self._is_closed = False
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """Yield a session; each statement on it is a transaction of its own. Raises DatabaseUnavailable."""
-        pool = self._pool or await self._open()
-        wait = self._bounds.pool_timeout.total_seconds()
+    async def connection(self, *, is_transaction: bool = False) -> AsyncIterator[Connection]:
+        """Yield a session; without a transaction each statement on it is one of its own. Raises DatabaseUnavailable."""
+        if self._is_closed:
+            raise DatabaseUnavailable("the database has been closed")
+        await acquire(self._room, self._seconds)
         try:
-            driver = await pool.acquire(timeout=wait)
-        except TimeoutError:
-            raise DatabaseUnavailable(f"no connection to the database was free within {wait:g} s") from None
+            driver = self._find_idle() or await self._connect()
+            self.used.add(driver)
+            connection = Connection(driver, is_transaction=is_transaction)
+            try:
+                yield connection
+            except asyncio.CancelledError:
+                connection.terminate()
+                raise
+            finally:
+                self.used.discard(driver)
+                self._keep(driver)
+        finally:
+            self._room.release()
+
+    def _find_idle(self) -> "asyncpg.Connection | None":
+        while self.idle:
+            _, driver = self.idle.pop()
+            if not driver.is_closed():
+                return driver
+        return None
+
+    async def _connect(self) -> "asyncpg.Connection":
+        try:
+            async with asyncio.timeout(self._seconds):
+                driver = await self._servers.connect(
+                    # Our statements are few: each is prepared once per session.
+                    statement_cache_size=500,
+                    max_cached_statement_lifetime=0,
+                    command_timeout=(self._bounds.statement_timeout + GRACE).total_seconds(),
+                    server_settings=self._session,
+                )
+                try:
+                    await _name_schema(driver)
+                except BaseException:
+                    driver.terminate()
+                    raise
         except ValueError as error:  # asyncpg.ClientConfigurationError: an option that it doesn't know
             raise UnusableUrl(f"The address of the database cannot be used: {error}.") from None
         except connection_errors() as error:
             raise no_connection(error) from error  # whatever the reason, it may pass
-        connection = Connection(driver)
-        try:
-            yield connection
-        except asyncio.CancelledError:
-            connection.terminate()
-            raise
-        finally:
-            await pool.release(driver)
+        return driver
+
+    def _keep(self, driver: "asyncpg.Connection") -> None:
+        """Keep a session for the next block, as it is: no statement of ours changes its settings."""
+        now = time.monotonic()
+        if not driver.is_closed():
+            if self._is_closed or driver.is_in_transaction():
+                driver.terminate()
+            else:
+                self.idle.append((now, driver))
+        if self.idle and now - self.idle[0][0] > IDLE_SECONDS:
+            self.idle.pop(0)[1].terminate()
 
     @asynccontextmanager
     async def reading(self, begin: Callable[[Connection], R]) -> AsyncIterator[R]:
@@ -234,8 +334,7 @@ class Sessions:
     @asynccontextmanager
     async def transaction(self, begin: Callable[[WritingConnection], H]) -> AsyncIterator[H]:
         """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
-        async with self.connection() as connection:
-            await connection.command("BEGIN")
+        async with self.connection(is_transaction=True) as connection:
             handle = begin(connection)
             try:
                 yield handle
@@ -249,38 +348,23 @@ class Sessions:
                     ) from error
                 await connection.roll_back()
                 raise
-            await connection.command("COMMIT")
+            await connection.commit()
         handle.committed()
 
-    async def _open(self) -> "asyncpg.Pool":
-        import asyncpg
-
-        async with self._opening:
-            if self._pool is None:
-                self._pool = await asyncpg.create_pool(
-                    connect=self._servers.connect,
-                    min_size=0,
-                    max_size=self._bounds.pool_size,
-                    # Our statements are few: each is prepared once per session.
-                    statement_cache_size=500,
-                    max_cached_statement_lifetime=0,
-                    max_queries=2**31,
-                    command_timeout=(self._bounds.statement_timeout + GRACE).total_seconds(),
-                    server_settings=self._session,
-                    init=_name_schema,
-                    reset=_reset,
-                )
-        return self._pool
-
     async def close(self) -> None:
-        if self._pool is None:
-            return
+        """Close the sessions, once those in use are idle. Blocks that begin later raise DatabaseUnavailable."""
+        self._is_closed = True
+        drivers = [driver for _, driver in self.idle]
+        self.idle.clear()
         # A process that stops must not wait for a network that drops packets.
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._pool.close()
+                for _ in range(self._bounds.pool_size):
+                    await self._room.acquire()
+                await asyncio.gather(*(driver.close() for driver in drivers), return_exceptions=True)
         except TimeoutError:
-            self._pool.terminate()
+            for driver in (*drivers, *self.used):
+                driver.terminate()
 
 
 async def _name_schema(driver: "asyncpg.Connection") -> None:
@@ -288,12 +372,6 @@ async def _name_schema(driver: "asyncpg.Connection") -> None:
     await driver.execute(
         "SELECT set_config('application_name', current_setting('application_name') || ' ' || current_schema(), false)"
     )
-
-
-async def _reset(driver: "asyncpg.Connection") -> None:
-    """Leave a session as it is: no statement of ours changes its settings."""
-    if driver.is_in_transaction():
-        driver.terminate()
 
 
 class Backend:

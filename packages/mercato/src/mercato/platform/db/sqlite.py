@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Executable
 from sqlalchemy.dialects import sqlite
 
-from mercato.platform.db.errors import DatabaseUnavailable, database_error, is_locked
+from mercato.platform.db.errors import DatabaseUnavailable, acquire, database_error, is_locked
 from mercato.platform.db.statements import (
     CompiledStatement,
     Compiler,
@@ -114,18 +114,24 @@ class Connection:
 
     def defer(self, statement: Executable, parameters: Parameters) -> None:
         """Run a prepared statement at once: there is no round trip to save."""
+        self._change(statement, parameters)
+
+    def require(self, statement: Executable, parameters: Parameters, *, otherwise: Exception) -> None:
+        """Run a prepared statement at once; raise `otherwise` if it changed or found no row."""
+        if self._change(statement, parameters) == 0:
+            raise otherwise
+
+    def _change(self, statement: Executable, parameters: Parameters) -> int:
+        """Run a prepared statement; return how many rows it changed or found."""
         if not self.plain.in_transaction:
             raise _rolled_back()
         made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters)
         assert made.is_short, "only prepared statements can be deferred"
         try:
-            self.plain.execute(made.sql, made.values(parameters))
+            cursor = self.plain.execute(made.sql, made.values(parameters))
+            return cursor.rowcount if cursor.description is None else len(cursor.fetchall())
         except sqlite3.Error as error:
             raise database_error(error, made.sql) from error
-
-    async def execute_with_deferred(self, statement: Executable, parameters: Parameters) -> Result:
-        """Run a prepared statement: the deferred ones have run."""
-        return await self.execute(statement, parameters)
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run the function in the thread. When cancelled, it interrupts the statement and waits for its end."""
@@ -219,18 +225,6 @@ class Readers:
             connection.plain.close()
         self._idle.clear()
         self._thread.shutdown(wait=False)
-
-
-async def acquire(room: asyncio.Lock | asyncio.Semaphore, seconds: float) -> None:
-    """Acquire the lock or semaphore. Raises DatabaseUnavailable if it isn't free within `seconds`."""
-    if not room.locked():
-        await room.acquire()
-        return
-    try:
-        async with asyncio.timeout(seconds):
-            await room.acquire()
-    except TimeoutError:
-        raise DatabaseUnavailable(f"no connection to the database was free within {seconds:g} s") from None
 
 
 async def open_connection(

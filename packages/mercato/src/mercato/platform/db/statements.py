@@ -340,8 +340,11 @@ class WritingConnection(Connection, Protocol):
         so no two of them may change the same row.
         """
 
-    async def execute_with_deferred(self, statement: Executable, parameters: Parameters) -> Result:
-        """Run a prepared statement that returns no rows as the last of the deferred ones; return its `rowcount`."""
+    def require(self, statement: Executable, parameters: Parameters, *, otherwise: Exception) -> None:
+        """Defer a prepared statement that has to change or find a row. If there is none, the transaction fails.
+
+        `otherwise` is raised at once on SQLite, and on PostgreSQL by the next statement or at the end of the block.
+        """
 
 
 class Handle(Protocol):
