@@ -182,6 +182,18 @@ async def test_adjustments_change_nothing_of_what_an_agent_spent(here: Trade):
     assert await spent_today(here, agent) == {"USD": "0.00"}
 
 
+async def test_agents_of_one_storefront_share_its_idempotency_keys(here: Trade):
+    first, second = await assistant(here), await assistant(here)
+    placed = await here.place(here.order(), key="lunch", front=first.client)
+    repeated = await here.place(here.order(), key="lunch", front=second.client)
+    assert (placed.status, repeated.status, repeated.body) == (201, 201, placed.body)
+    assert repeated.headers["Idempotent-Replayed"] == "true"
+    other = await here.place(here.order(tea(1)), key="lunch", front=second.client)
+    assert (other.status, other.json()["errorCode"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+    assert await spent_today(here, first) == {"USD": SIX}
+    assert await spent_today(here, second) == {}
+
+
 async def test_an_order_in_another_currency_than_the_agents_is_refused(here: Trade):
     agent = await assistant(here, currency="EUR", maximumOrder="100", maximumDay=None)
     reply = await here.place(here.order(), front=agent.client)

@@ -8,16 +8,19 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import web
-from tests.api.trade import MERCHANT, VALIDATE, Trade, line, tea, trade
+from tests.agents.agent import Agent
+from tests.api.trade import CUSTOMER, MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, TEA, cafe
 from tests.service import Client, MerchantServer, service
 
+from mercato.features.orders.validation import Validations
 from mercato.features.stores import queries
 from mercato.platform.db.changes import ChangeFeed
 from mercato_client.testing.caller import Answer
@@ -172,19 +175,62 @@ async def test_after_an_acknowledged_change_no_order_is_validated_against_the_st
         assert (said["isValid"], said["order"]["amounts"]["total"]) == (True, "5.80")
 
 
-@pytest.mark.parametrize("name", ["validate", "place"])
+def quoted(two: Two, **line: Any) -> Awaitable[Any]:
+    """Let an agent of the other service quote an order of two teas."""
+    agent = Agent(two.there.front)
+    return agent.result(
+        "quote_order",
+        storeId=two.here.store["storeId"],
+        lines=[{"item": "Tea", "quantity": 2, "choices": [{"group": "Extras", "option": "Milk"}]} | line],
+        fulfillment={"mode": "PICKUP"},
+        customer=CUSTOMER,
+    )
+
+
+@pytest.mark.parametrize(("change", "undo", "code"), CHANGES)
+async def test_after_an_acknowledged_change_no_agent_gets_a_quote_of_the_state_before(
+    two: Two, change: Act, undo: Act, code: str
+):
+    before = (await quoted(two))["structuredContent"]["total"]
+    await change(two)
+    said = (await quoted(two))["structuredContent"]
+    if code == "ORDER_TOTAL_DIFFERENT":
+        assert Decimal(said["total"]) == Decimal(before) + 2
+    else:
+        assert said["errorCode"] == code
+    # Nor is one refused for a reason that has passed.
+    await undo(two)
+    said = (await quoted(two))["structuredContent"]
+    assert said.get("total") == before, said
+
+
+async def test_a_name_of_a_menu_in_force_is_what_an_agent_gets(two: Two):
+    """What was called so before is still on the menu, under another name."""
+
+    def swap(menu: Any) -> None:
+        menu["items"][TEA]["name"], menu["items"][CAKE]["name"] = "Cake", "Tea"
+
+    await quoted(two)
+    await serve(two, swap)
+    result = await quoted(two, choices=[])
+    assert [line["itemId"] for line in result["structuredContent"]["lines"]] == [CAKE]
+
+
+@pytest.mark.parametrize("name", ["validate", "place", "place without a token"])
 async def test_after_an_update_the_store_is_called_where_it_is_now(two: Two, name: str):
-    token = await two.there.token(two.there.order())
+    order = two.there.order()
+    with_token = order | {"validatedOrderToken": await two.there.token(order)}
     await two.warm()
     await update(two, webhookUrl=two.here.shop.base + "/moved")
     while not two.here.shop.received.empty():
         two.here.shop.received.get_nowait()
     if name == "validate":
-        await two.there.validate(two.there.order())
+        await two.there.validate(order)
     else:
-        assert (await two.there.place(two.there.order(validatedOrderToken=token))).status == 201
+        placed = await two.there.place(with_token if name == "place" else order)
+        assert placed.status == 201
     path, _, _ = await two.here.shop.webhook()
-    assert path == f"/moved/{name}"
+    assert path == ("/moved/place" if name == "place" else "/moved/validate")
 
 
 @pytest.mark.parametrize(
@@ -209,6 +255,42 @@ async def test_a_store_that_changes_during_its_validation_is_checked_again_befor
     assert len(orders) == (status == 201)
     called = [two.here.shop.received.get_nowait()[0] for _ in range(two.here.shop.received.qsize())]
     assert called.count("/hooks/validate") == 1
+
+
+async def charge(two: Two) -> None:
+    await update(two, charges=[{"kind": "fee", "name": "Service", "amount": "1.00"}])
+
+
+@pytest.mark.parametrize("handling", ["automatic", "manual"])
+@pytest.mark.parametrize(
+    ("change", "sent", "said"),
+    [
+        (raise_price, None, "7.80"),
+        (charge, None, "6.80"),
+        (raise_price, "5.80", "ORDER_TOTAL_DIFFERENT"),
+        (charge, "5.80", "ORDER_TOTAL_DIFFERENT"),
+        (sell_out, None, "ITEM_UNAVAILABLE"),
+    ],
+    ids=["price", "charges", "the old total sent", "charges not sent", "sold out"],
+)
+async def test_an_order_of_a_store_that_is_not_called_has_the_prices_in_force_when_it_is_stored(
+    two: Two, monkeypatch: pytest.MonkeyPatch, handling: str, change: Act, sent: str | None, said: str
+):
+    await update(two, orderHandling=handling)
+    validate = Validations.validate_with_store
+
+    async def meanwhile(*args: Any, **options: Any) -> Any:
+        result = await validate(*args, **options)
+        await change(two)
+        return result
+
+    monkeypatch.setattr(Validations, "validate_with_store", meanwhile)
+    order = two.there.order(**({} if sent is None else {"amounts": {"total": sent}}))
+    reply = await two.there.place(order)
+    body = reply.json()
+    assert (body["amounts"]["total"] if reply.status == 201 else body["errorCode"]) == said, reply.body
+    orders = (await two.here.pos.get(MERCHANT)).json()["orders"]
+    assert [one["amounts"]["total"] for one in orders] == ([said] if reply.status == 201 else [])
 
 
 async def test_a_store_that_changes_repeatedly_is_a_retryable_refusal(

@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import update
 from tests.api.test_feeds import COMMERCE, MARKETFRONT, follow
-from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, Trade, trade
-from tests.catalog.documents import cafe
+from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, Trade, line, trade
+from tests.catalog.documents import TEA, cafe
 from tests.databases import first_on_postgresql, mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import own, shared
@@ -422,6 +422,18 @@ async def test_a_store_that_is_not_called_charges_its_own_taxes_and_fees(manual:
         {"amount": "0.51", "description": "Sales tax"},
         {"amount": "0.00", "description": "VAT: 0.54 USD included"},
     ]
+
+
+async def test_no_order_has_a_negative_total_with_the_stores_charges(mercato: Service, shop: MerchantServer):
+    menu = cafe()
+    menu["items"][TEA]["basePrice"] = "-1.00"
+    trading = await trade(mercato, shop, webhook=False, catalog=menu)
+    order = trading.order(line(TEA), amounts={"tip": "1.00"})
+    assert (await trading.validate(order))["order"]["amounts"]["total"] == "0.00"
+    await handled(trading, charges=[{"kind": "tax", "name": "Tax", "rate": "10"}])
+    checked = await trading.validate(order)
+    assert (checked["isValid"], checked["order"]["errors"][0]["code"]) == (False, "VALIDATION_FAILED")
+    assert (await trading.place(order)).status == 422
 
 
 async def test_a_total_without_the_stores_charges_is_refused(manual: Trade):

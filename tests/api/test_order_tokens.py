@@ -1,17 +1,24 @@
 """What a validatedOrderToken can be used for, once."""
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
+from sqlalchemy import select
 from tests.api.trade import ADDRESS, ORDERS, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
 from tests.databases import first_on_postgresql, mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
 
+from mercato.features import offboarding
+from mercato.features.catalogs import periods
 from mercato.features.partners.model import PartnerKind
+from mercato.features.stores.tables import stores
 from mercato_client.testing.caller import Answer
+from mercato_contract import clock
 
 pytestmark = [shared, mostly_sqlite]
 
@@ -196,6 +203,58 @@ async def test_a_token_is_free_again_when_the_store_has_refused_its_order(here: 
     order = here.order(validatedOrderToken=token, payment={"type": "external"})
     assert (await here.place(order)).status == 201
     refused(await here.place(order), "ORDER_ALREADY_PLACED", 409)
+
+
+async def sells_in_another_currency(here: Trade, time: Time) -> None:
+    """Switch to a set in a currency of another scale, so that neither total nor tip can be read in it."""
+    document = cafe() | {"currency": "JPY"}
+    for item in document["items"].values():
+        item["basePrice"] = "300"
+    for group in document["modifierGroups"].values():
+        group.pop("priceOverrides", None)
+    run = await here.mercato.run(here.pos, here.store["storeId"], here.shop.host(document))
+    assert run["status"] == "succeeded", run
+
+
+async def forgets_the_set(here: Trade, time: Time) -> None:
+    changed = cafe()
+    changed["items"][TEA]["name"] = "Green tea"
+    await here.mercato.run(here.pos, here.store["storeId"], here.shop.host(changed))
+    async with here.mercato.app.db.write() as tx:
+        assert await periods.prune_sets(tx, before=clock.now() + timedelta(days=1), limit=100) == 1
+
+
+async def lets_the_time_pass(here: Trade, time: Time) -> None:
+    time.ahead = timedelta(minutes=11)
+
+
+async def is_suspended(here: Trade, time: Time) -> None:
+    async with here.mercato.app.db.read() as tx:
+        owner = await tx.scalar(select(stores.c.partner_id).where(stores.c.id == UUID(here.store["storeId"])))
+    await offboarding.suspend(here.mercato.app.db, UUID(str(owner)), now=clock.now)
+
+
+@pytest.mark.parametrize(
+    "becomes", [sells_in_another_currency, forgets_the_set, lets_the_time_pass, is_suspended]
+)
+async def test_a_used_token_names_its_order_whatever_becomes_of_the_store_and_of_the_time(
+    here: Trade, time: Time, becomes: Callable[[Trade, Time], Awaitable[None]]
+):
+    later = (clock.now() + timedelta(minutes=10)).isoformat()
+    members: dict[str, Any] = {
+        "fulfillment": {"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": later},
+        "amounts": {"tip": "0.25"},
+    }
+    token = await here.token(here.order(**members))
+    members["amounts"] |= {"total": "6.05"}
+    placed = await here.placed(here.order(validatedOrderToken=token, **members))
+    await becomes(here, time)
+    again = await here.place(here.order(validatedOrderToken=token, **members))
+    said = refused(again, "ORDER_ALREADY_PLACED", 409)
+    assert said["orderId"] == placed["orderId"]
+    # For another cart it says nothing about that order.
+    other = await here.place(here.order(tea(3), validatedOrderToken=token, **members))
+    assert (other.status in (400, 404, 422), "orderId" in other.json()) == (True, False), other.body
 
 
 async def test_a_price_that_has_changed_since_validation_is_an_error(here: Trade):

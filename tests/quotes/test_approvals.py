@@ -1,6 +1,7 @@
 """Approvals: a person sees what an agent wants to order, and places or declines it, once."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ from mercato.features.requests.tables import refused_requests
 from mercato.platform.db.audit import list_entries
 from mercato.platform.errors import IdempotencyKeyReused
 from mercato_contract.texts import without_secrets
+from mercato_contract.wire import rfc3339
 
 pytestmark = mostly_sqlite
 
@@ -289,6 +291,17 @@ async def test_a_store_that_paused_is_shown_and_the_order_waits(here: Quoting):
     assert (await browser.press(shown, "Place order")).heading == "The order is placed"
 
 
+async def test_an_order_whose_time_has_passed_is_shown_as_such_and_not_placed(here: Quoting):
+    soon = rfc3339(here.trade.mercato.app.clock() + timedelta(minutes=5))
+    later = {"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": soon}
+    _, browser, page = await opened(here, here.trade.order(fulfillment=later))
+    here.time.ahead = timedelta(minutes=6)
+    shown = await browser.press(page, "Place order")
+    assert f"quoted for {soon}, which has passed" in shown.root.text
+    assert await here.orders() == []
+
+
+@on_both
 async def test_a_store_that_refuses_the_approved_order_is_told_on_the_page(here: Quoting):
     _, browser, page = await opened(here)
     here.trade.shop.answers["place"] = refusing

@@ -40,6 +40,7 @@ from mercato.features.upkeep import Upkeep
 from mercato.platform.errors import IdempotencyKeyReused, RequestInProgress, Unauthenticated
 from mercato.platform.telemetry.tracing import new_trace
 from mercato_contract.refusals import InvalidRequest, ValidationFailed
+from mercato_contract.wire import rfc3339
 
 pytestmark = mostly_sqlite
 
@@ -357,6 +358,44 @@ async def test_a_price_that_changed_is_refused_and_nothing_is_placed(here: Quoti
     assert await here.orders() == []
 
 
+async def sell_in(here: Quoting, currency: str) -> None:
+    menu = cafe() | {"currency": currency}
+    if currency == "JPY":
+        for one in (*menu["items"].values(), *menu["modifierGroups"].values()):
+            one.pop("priceOverrides", None)
+            if "basePrice" in one:
+                one["basePrice"] = "300"
+    trade_ = here.trade
+    run = await trade_.mercato.run(trade_.pos, trade_.store["storeId"], trade_.shop.host(menu))
+    assert run["status"] == "succeeded", run
+
+
+@pytest.mark.parametrize("currency", ["EUR", "JPY"])
+@pytest.mark.parametrize("tip", [None, "0.25"])
+async def test_a_quote_in_a_currency_that_its_store_has_left_says_quote_again_and_not_what_to_send(
+    here: Quoting, currency: str, tip: str | None
+):
+    """What places the order is the service's own: the agent has sent neither currency nor total of it."""
+    quote = await here.quote(here.trade.order(amounts={"tip": tip}))
+    await sell_in(here, currency)
+    with pytest.raises(OrderTotalDifferent, match="Quote it again") as caught:
+        await here.place(quote, total="5.80" if tip is None else "6.05")
+    assert list(caught.value.errors) == []
+    assert await here.orders() == []
+
+
+async def test_a_quote_for_a_time_that_has_passed_says_quote_it_for_a_later_time(here: Quoting):
+    soon = rfc3339(here.trade.mercato.app.clock() + timedelta(minutes=5))
+    later = {"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": soon}
+    quote = await here.quote(here.trade.order(fulfillment=later))
+    here.time.ahead = timedelta(minutes=6)
+    with pytest.raises(ValidationFailed, match=f"quoted for {soon}, which has passed") as caught:
+        await here.place(quote)
+    assert list(caught.value.errors) == []
+    assert await here.orders() == []
+
+
+@on_both
 async def test_a_store_that_paused_meanwhile_gets_no_order(here: Quoting):
     quote = await here.quote()
     path = f"/v1/commerce/stores/{here.trade.store['storeId']}/status"

@@ -83,6 +83,7 @@ COMPARED = {
     "claims.digest.store != digest.store": "the same",
     "claims.digest.cart != digest.cart": "the same",
     "claims.digest.fulfillment != digest.fulfillment": "the same",
+    "sent == claims.digest": "the same",
     "request == hmac_sha256(secret, self.sent)": "of the caller's own requests: it opens nothing",
     "meaning == _bound_meaning(secret, request, self.meaning)": "the same",
     "signing_secrets.c.secret == row.secret": "by the database, of what is sealed",

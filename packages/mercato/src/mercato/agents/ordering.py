@@ -36,12 +36,15 @@ _ADD: Final = operation_of(carts, "addCartItem")
 Lines = Annotated[list[NamedLine], Meta(max_length=MAX_LINES)]
 
 
-async def resolve_lines(app: Services, store_id: UUID, lines: Sequence[NamedLine]) -> Resolution:
+async def resolve_lines(
+    app: Services, store_id: UUID, lines: Sequence[NamedLine], *, in_force: bool = False
+) -> Resolution:
     """Return what the lines are in the store's current CatalogSet.
 
+    `in_force`: with every change of the store that any process had committed before this call.
     Raises StoreNotFound, ValidationFailed for too many lines or levels, and ExplainedError with all faults.
     """
-    store = await app.cache.find(store_id)
+    store = await (app.cache.find_in_force(store_id) if in_force else app.cache.find(store_id))
     if store is None:
         raise StoreNotFound(store_id)
     menu = await app.menu_indexes.get(store.catalog_set_id)

@@ -113,7 +113,7 @@ async def quote_order(call: ToolCall[QuoteOrder]) -> QuotedOrder:
     """
     asked, app = call.body, call.app
     _check_handover(asked)
-    found = await resolve_lines(app, asked.store_id, asked.lines)
+    found = await resolve_lines(app, asked.store_id, asked.lines, in_force=True)
     context = ClientContext(
         ip=call.head.address[:64],
         user_agent=call.headers.get(b"user-agent", b"").decode("latin-1")[:1000],

@@ -205,6 +205,13 @@ def _normalized(fulfillment: Fulfillment, at: datetime | None) -> Fulfillment:
     return replace(with_address1(fulfillment), scheduled_time=at and rfc3339(at))
 
 
+def sent_fulfillment(order: OrderCore | PlaceOrderRequest) -> Fulfillment:
+    """Return the fulfillment of a request as a check returns it, even if its time has passed since."""
+    text = order.fulfillment.scheduled_time
+    is_scheduled = order.fulfillment.schedule_type is ScheduleType.SCHEDULED
+    return _normalized(order.fulfillment, parse_instant(text) if is_scheduled and text else None)
+
+
 def with_address1(fulfillment: Fulfillment) -> Fulfillment:
     """Return the fulfillment with the street of its address as `address1`."""
     if not isinstance(fulfillment, DeliveryFulfillment) or fulfillment.address is None:

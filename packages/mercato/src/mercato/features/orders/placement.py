@@ -53,9 +53,9 @@ from mercato.features.orders.store_messages import canonical_payment, payment_of
 from mercato.features.orders.submission import Submission, SubmissionOutcome, Submitter
 from mercato.features.orders.validation import (
     OrderTokens,
-    TokenExpired,
     Validations,
     digest_of,
+    own_quote,
 )
 from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import ORDER_BYTES, StorageQuota
@@ -288,10 +288,13 @@ class Placements(Struct, frozen=True):
         plan: Plan
         try:
             plan = self._plan_checked(caller, request, await self.checker.check(request, in_force=in_force))
-        except TokenExpired as problem:
-            plan = RefusePlan(problem, problem.token_id)
         except Problem as problem:
-            plan = RefusePlan(problem)
+            # The store's currency, set or partner may have gone, or the order's time have passed, since it was placed.
+            token = request.validated_order_token
+            used = (
+                None if token is None else self.tokens.find_id(token, caller=caller.partner_id, order=request)
+            )
+            plan = RefusePlan(problem, used)
         match plan:
             case RefusePlan() if not in_force:
                 return await self._plan_order(caller, request, in_force=True)
@@ -416,6 +419,9 @@ class Placements(Struct, frozen=True):
         )
         processes.crash_point("store.agreed")
         match result:
+            case Rejection(errors) if check.store.orders_url is None:
+                # It is the service's own, and leaves the key free.
+                raise problem_of(errors)
             case Rejection(errors):
                 async with self.db.write() as tx:
                     return Decided(await self._pin_refusal(tx, context, claim, problem_of(errors)))
@@ -435,6 +441,7 @@ class Placements(Struct, frozen=True):
                             return await self._store(tx, context, claim, plan, now=self.clock())
                     except StoreChanged:
                         check = await self.checker.check(context.request, in_force=True)
+                        quote = _still(check, quote)
         raise _busy()
 
     async def _store(
@@ -576,6 +583,20 @@ class Placements(Struct, frozen=True):
         else:
             await idempotency.pin(tx, claim, refused, order_content=content)
         return refused
+
+
+def _still(check: OrderCheck, quote: Quote) -> Quote:
+    """Return the quote of a store that has changed: a new one if it isn't called, because nobody agreed to the old one.
+
+    Raises the service's own refusal.
+    """
+    if check.store.orders_url is not None or check.errors:
+        return quote
+    match own_quote(check):
+        case Rejection(errors):
+            raise problem_of(errors)
+        case Quote() as new:
+            return new
 
 
 def _busy() -> ServiceUnavailable:

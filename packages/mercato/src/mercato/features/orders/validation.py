@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.features.metrics import Activity
-from mercato.features.orders.checks import OrderCheck, OrderChecker
+from mercato.features.orders.checks import OrderCheck, OrderChecker, sent_fulfillment
 from mercato.features.orders.errors import RETRY_SECONDS, OrderTokenInvalid, StoreUnreachable
 from mercato.features.orders.record import storefront_cart
 from mercato.features.partners.model import Caller
@@ -27,6 +27,7 @@ from mercato.features.webhooks.deliveries import CallRecord, record_store_call
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.validation_log import ValidationLog
 from mercato.platform.db.engine import Database
+from mercato_catalog.carts.lines import check_bounds
 from mercato_catalog.charges import apply_charges
 from mercato_contract.amounts import Sums, fits, wire
 from mercato_contract.carts import CartModifierGroup, LineItem
@@ -41,6 +42,7 @@ from mercato_contract.placements import (
     mode_of,
 )
 from mercato_contract.problems import OTHER, OrderError
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.replies import Quote, Rejection, ReplyParser, quote, read_validate
 from mercato_contract.signing import hmac_sha256, target
 from mercato_contract.webhooks import DeliveryStatus
@@ -190,14 +192,38 @@ class OrderTokens(Struct, frozen=True):
         if claims.digest.store != digest.store:
             raise _invalid("The token was made for an order from another store.")
         if claims.digest.cart != digest.cart:
-            raise _invalid("The token was made for another cart. Validate this one.")
+            raise _invalid(
+                "The token was made for another cart, or while the store sold in another currency. Validate this cart."
+            )
         if claims.digest.fulfillment != digest.fulfillment:
             raise _invalid(
                 "The token was made for another fulfillment or note. Validate the order again with this one."
             )
         if claims.expires_at <= now:
-            raise TokenExpired(claims.token_id, claims.expires_at)
+            raise TokenExpired(claims.expires_at)
         return claims
+
+    def find_id(self, text: str, *, caller: UUID, order: PlaceOrderRequest) -> UUID | None:
+        """Return the id of a token that was made for this order, whatever has become of its store and its time since.
+
+        None for any other text. An order that was placed with the token names this id.
+        """
+        claims, cart = self._claims(text), order.cart
+        if claims is None:
+            return None
+        try:
+            check_bounds(cart.line_items)
+        except ValidationFailed:
+            return None
+        sent = digest(
+            caller,
+            cart.store_id,
+            currency=claims.sums.currency,
+            lines=cart.line_items,
+            fulfillment=sent_fulfillment(order),
+            note=order.note or None,
+        )
+        return claims.token_id if sent == claims.digest else None
 
     def _claims(self, text: str) -> TokenClaims | None:
         raw = _token_bytes(text)
@@ -220,10 +246,9 @@ class OrderTokens(Struct, frozen=True):
 class TokenExpired(OrderTokenInvalid):
     """The token has expired. An order may have been placed with it before."""
 
-    def __init__(self, token_id: UUID, expires_at: datetime) -> None:
+    def __init__(self, expires_at: datetime) -> None:
         message = f"The token expired at {rfc3339(expires_at)}. Validate the order again."
         super().__init__(message, errors=[_token_error(message)])
-        self.token_id = token_id
 
 
 def _invalid(message: str) -> OrderTokenInvalid:
@@ -311,10 +336,10 @@ class Validations(Struct, frozen=True):
         A store that isn't called has nothing to add.
         """
         sums, store = check.sums, check.store
-        assert sums is not None, "an order without a price has errors"
         url = store.orders_url
         if url is None:
-            return _charged(check, sums)
+            return own_quote(check)
+        assert sums is not None, "an order without a price has errors"
         call = StoreCall(
             store_id=store.id,
             partner_id=store.partner_id,
@@ -384,13 +409,19 @@ def validate_body(
     return envelope(EventType.ORDER_VALIDATE, occurred_at=now, data=data)
 
 
-def _charged(check: OrderCheck, sums: Sums) -> Quote | Rejection:
+def own_quote(check: OrderCheck) -> Quote | Rejection:
     """Return the sums with the store's own taxes and fees, as a store that is called would answer."""
-    charges = check.store.charges_in_force
+    sums, charges = check.sums, check.store.charges_in_force
+    assert sums is not None, "an order without a price has errors"
     if not charges:
         return Quote(sums, None)
     charged = apply_charges(sums, charges, mode=mode_of(check.fulfillment))
-    if fits(charged.total):
+    code = OTHER
+    if not fits(charged.total):
+        message = "The order's total is out of range with the store's taxes and fees. Order less at a time."
+    elif charged.total < 0:
+        code = ValidationFailed.code
+        message = f"The order's total is negative: {wire(charged).total} {charged.currency}."
+    else:
         return Quote(charged, None)
-    message = "The order's total is out of range with the store's taxes and fees. Order less at a time."
-    return Rejection((OrderError(code=OTHER, message=message, pointer="/cart/lineItems"),))
+    return Rejection((OrderError(code=code, message=message, pointer="/cart/lineItems"),))

@@ -17,6 +17,7 @@ from mercato.features.partners.model import Caller
 from mercato.features.partners.queries import find_names
 from mercato.features.quotes import queries
 from mercato.features.quotes.model import QuoteContent, QuoteRow, QuoteState
+from mercato.features.quotes.rules import changed_since
 from mercato.features.quotes.service import Quotes
 from mercato.features.stores.model import StoreRow
 from mercato.platform.db.audit import audit
@@ -148,7 +149,7 @@ class Approvals(Struct, frozen=True, kw_only=True):
         try:
             priced = await self._price_again(caller, quote, content, request)
         except Problem as problem:
-            return replace(approval, problem=problem)
+            return replace(approval, problem=changed_since(content.request, problem))
         return replace(approval, content=priced)
 
     async def _price_again(

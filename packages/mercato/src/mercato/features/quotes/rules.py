@@ -10,13 +10,15 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
 
+from mercato.features.orders.errors import OrderTokenInvalid, OrderTotalDifferent
 from mercato.features.partners import model
 from mercato.features.partners.model import Caller
 from mercato.features.quotes.model import QuoteRow, QuoteWarning
 from mercato.features.stores.model import StoreRow
 from mercato.features.stores.views import ORDERS_UNSEEN, availability_of
 from mercato_catalog.model import CompiledCatalog
-from mercato_contract.placements import CheckedOrder
+from mercato_contract.placements import CheckedOrder, OrderCore, PlaceOrderRequest
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.stores import OrderHandling
 from mercato_contract.texts import count_of
@@ -30,6 +32,9 @@ _EXTRAS: Final = ("Fees", "Promotions", "Taxes", "Adjustments", "Tip")
 """The amounts beside the lines, by the names of their members."""
 
 SOON: Final = timedelta(minutes=30)
+
+_TIME: Final = "/fulfillment/scheduledTime"
+_AMOUNTS: Final = "/amounts/"
 
 PURPOSE: Final = "mercato approval page"
 """The purpose of the derived keys from which the secrets of approval pages are made."""
@@ -72,6 +77,30 @@ def warnings_of(
             )
         )
     return tuple(found)
+
+
+def changed_since(quoted: OrderCore | PlaceOrderRequest, problem: Problem) -> Problem:
+    """Return why a quoted order can't be placed, if the problem is of a request that only the service has seen.
+
+    The order had no such fault when it was quoted: its time has passed since, or its store's currency is another one.
+    """
+    pointers = [one.pointer or "" for one in problem.errors]
+    match problem:
+        case ValidationFailed() if _TIME in pointers:
+            at = quoted.fulfillment.scheduled_time
+            return ValidationFailed(
+                f"The order was quoted for {at}, which has passed. Quote it for a later time."
+            )
+        case OrderTokenInvalid():
+            pass
+        case ValidationFailed() if any(pointer.startswith(_AMOUNTS) for pointer in pointers):
+            pass
+        case _:
+            return problem
+    return OrderTotalDifferent(
+        "The store sells in another currency than when the order was quoted. Quote it again, and show the customer the "
+        "new total."
+    )
 
 
 class Change(Struct, frozen=True):

@@ -19,6 +19,7 @@ from mercato.features.orders import spending
 from mercato.features.orders.errors import (
     OrderAlreadyPlaced,
     OrderClosed,
+    OrderTokenInvalid,
     OrderTotalDifferent,
     already_placed,
     problem_of,
@@ -54,7 +55,7 @@ from mercato.features.quotes.model import (
     QuoteRow,
     QuoteState,
 )
-from mercato.features.quotes.rules import ApprovalSecrets, needs_approval, warnings_of
+from mercato.features.quotes.rules import ApprovalSecrets, changed_since, needs_approval, warnings_of
 from mercato.features.stores.cache import Menus
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Write
@@ -236,6 +237,8 @@ class Quotes(Struct, frozen=True, kw_only=True):
             outcome = await self._outcome_of_order(caller, quote, make_origin)
         except IdempotencyKeyReused as reused:
             raise _other_payment(reused) from None
+        except (OrderTokenInvalid, ValidationFailed) as refused:
+            raise refused if content is None else changed_since(content.request, refused) from None
         return _final(outcome)
 
     async def until_decided(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
