@@ -2,24 +2,29 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import func, select
+from aiohttp import web
+from sqlalchemy import func, select, update
 from tests.api.trade import ORDERS, VALIDATE, Trade, trade
 from tests.databases import mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service, service
+from tests.slow_requests import SlowRequest
 from tests.waiting import PATIENCE, loop_timeout
 
 from mercato.features import offboarding
-from mercato.features.catalogs.tables import catalog_bodies, catalog_runs, catalog_sets
+from mercato.features.catalogs.tables import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
 from mercato.features.discovery.tables import opening_hours, store_cards, store_search
-from mercato.features.partners import accounts
+from mercato.features.orders.tables import orders
+from mercato.features.partners import accounts, credentials
 from mercato.features.partners.model import AccountError, PartnerKind
-from mercato.features.partners.tables import api_keys, partners
-from mercato.features.stores.tables import stores
+from mercato.features.partners.tables import api_keys, partners, webhook_endpoints
+from mercato.features.stores.tables import onboardings, stores
 from mercato.platform.db.tables import jobs, metadata
 from mercato_contract import clock
+from mercato_contract.orders import OrderState
 
 pytestmark = mostly_sqlite
 
@@ -115,6 +120,23 @@ async def test_a_suspended_partners_stores_are_neither_found_nor_ordered_from_un
     assert (await here.place(here.order())).status == 201
 
 
+async def test_the_catalog_sets_of_a_suspended_partner_are_hidden_with_its_stores_also_those_read_before(
+    here: Trade, database_url: str, tmp_path: Path
+):
+    path = f"/v1/marketfront/catalog-sets/{here.store['catalogSetId']}"
+    async with service(database_url, tmp_path / "data", works=False) as second:
+        elsewhere = Client(second.base, here.front.key, second.session)
+        for client in (here.front, elsewhere):
+            assert (await client.get(path)).status == 200
+        await offboarding.suspend(here.mercato.app.db, await owner(here), now=clock.now)
+        for client in (here.front, elsewhere):
+            await until_status(client, path, 404)
+        await offboarding.resume(here.mercato.app.db, await owner(here), now=clock.now)
+        for client in (here.front, elsewhere):
+            await until_status(client, path, 200)
+
+
+@on_both
 async def test_a_store_that_changes_while_its_partner_is_suspended_stays_hidden(here: Trade):
     run = here.pos.post(
         f"/v1/commerce/catalogset-notification?storeId={here.store['storeId']}",
@@ -153,6 +175,51 @@ async def test_deletion_is_refused_while_an_order_is_open_on_either_side(here: T
     assert await found(here.front) == 1
 
 
+@on_both
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_no_order_is_stored_for_a_storefront_that_was_gone_meanwhile(
+    here: Trade, shop: MerchantServer, *, is_deleted: bool
+):
+    end = offboarding.delete if is_deleted else offboarding.suspend
+    who, db = await storefront(here), here.mercato.app.db
+
+    async def meanwhile(_request: web.Request, _body: bytes) -> web.Response:
+        await end(db, who, now=clock.now)
+        return web.json_response({"isValid": True})
+
+    shop.answers["validate"] = meanwhile
+    reply = await here.place(here.order())
+    assert (reply.status, reply.json()["errorCode"]) == (403, "FORBIDDEN")
+    async with db.read() as tx:
+        assert await tx.scalar(select(func.count()).select_from(orders)) == 0
+    path, _, _ = await shop.webhook()
+    assert path.endswith("/validate")
+    assert shop.received.empty(), "the store hears of no order"
+
+
+@on_both
+async def test_a_storefront_is_not_deleted_with_an_order_that_was_placed_while_it_was_suspended(
+    here: Trade, monkeypatch: pytest.MonkeyPatch
+):
+    who, db = await storefront(here), here.mercato.app.db
+    await here.update(await here.placed(), state="completed")
+    delete_stores = offboarding._delete_stores
+
+    async def delete_and_place(*arguments: Any) -> bool:
+        # As one that was stored in the moment of the suspension.
+        more = await delete_stores(*arguments)
+        async with db.write() as tx:
+            await tx.execute(update(orders).values(state=OrderState.OPEN))
+        return more
+
+    monkeypatch.setattr(offboarding, "_delete_stores", delete_and_place)
+    with pytest.raises(AccountError, match="open orders: 1"):
+        await offboarding.delete(db, who, now=clock.now)
+    async with db.read() as tx:
+        assert await accounts.get_partner(tx, who)
+
+
+@on_both
 async def test_a_deleted_partner_leaves_its_orders_and_nothing_else(here: Trade):
     order = await here.placed()
     assert (await here.update(order, state="completed")).status == 200
@@ -181,6 +248,44 @@ async def test_a_deleted_partner_leaves_its_orders_and_nothing_else(here: Trade)
         for table in (catalog_bodies, store_cards, store_search, opening_hours):
             assert await tx.scalar(select(func.count()).select_from(table)) == 0, table.name
         assert await accounts.get_partner(tx, await storefront(here))
+
+
+@on_both
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_a_request_that_began_before_its_partner_was_gone_makes_nothing_of_it(
+    mercato: Service, *, is_deleted: bool
+):
+    made, pos = await mercato.partner()
+    store = {"partnerStoreId": "s", "name": "S", "address": {}, "catalogCallbackUrl": "http://127.0.0.1:1/c"}
+    endpoint = {"url": "https://partner.example.com/events"}
+    slow = [
+        await SlowRequest.of(pos, "POST", "/v1/commerce/onboarding/stores", store),
+        await SlowRequest.of(pos, "POST", "/v1/commerce/webhook-endpoints", endpoint),
+    ]
+    await asyncio.sleep(0.2)  # their keys have been looked up
+    end = offboarding.delete if is_deleted else offboarding.suspend
+    await end(mercato.app.db, made.id, now=clock.now)
+    assert [await request.end() for request in slow] == [403, 403]
+    for table in (onboardings, catalog_owners, webhook_endpoints):
+        async with mercato.app.db.read() as tx:
+            assert await tx.scalar(select(func.count()).select_from(table)) == 0, table.name
+
+
+@on_both
+async def test_a_key_that_is_revoked_while_bodies_arrive_does_nothing(here: Trade):
+    store = f"{STORES}/{here.store['storeId']}"
+    slow = [
+        await SlowRequest.of(here.pos, "POST", f"{store}/status", {"status": "paused"}),
+        await SlowRequest.of(here.pos, "PUT", f"{store}/catalog", {"items": {}}),
+    ]
+    await asyncio.sleep(0.2)
+    async with here.mercato.app.db.write() as tx:
+        await credentials.revoke_key(tx, await credentials.get_key(tx, here.pos.key or ""))
+    await asyncio.sleep(1.5)  # a change of keys is known everywhere within a second
+    assert [await request.end() for request in slow] == [401, 401]
+    async with here.mercato.app.db.read() as tx:
+        assert not await tx.scalar(select(stores.c.paused))
+        assert await tx.scalar(select(func.count()).select_from(catalog_runs)) == 1
 
 
 async def test_the_name_of_a_deleted_partner_is_free_again(here: Trade):

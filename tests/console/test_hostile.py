@@ -1,5 +1,6 @@
 """The console against hostile partners and visitors: other people's ids, odd forms, and too many of them."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -8,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from sqlalchemy import delete
 from tests.api.trade import CUSTOMER, Trade, trade
 from tests.calibration import cpu_within
 from tests.catalog.documents import TEA, cafe
@@ -22,14 +24,17 @@ from tests.console.visiting import (
 from tests.databases import mostly_sqlite, on_both
 from tests.service import CATALOG, Client, MerchantServer, Service, service
 from tests.sharing import own, shared
+from tests.slow_requests import SlowRequest
 
 from mercato.console.forms import MAX_FORM
 from mercato.console.screen import MERCHANTS, OPERATORS, PARTNERS, STOREFRONTS, Screen
 from mercato.console.session import SESSIONS, Cookies
 from mercato.console.site import SCREENS
+from mercato.features.partners import accounts
 from mercato.features.partners.limits import MAX_VISITS
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
+from mercato.features.sign_in.tables import console_sessions
 from mercato.http.head import Head
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.errors import RateLimited
@@ -529,3 +534,23 @@ async def test_joiners_and_selectors_stay_where_they_shape_what_is_seen(
     assert (await deal.pos.call("PUT", f"/v1/commerce/{path}", {"name": name})).status == 200
     browser = await enter_as_operator(mercato)
     assert (await browser.open(f"/console/{path}")).heading == name
+
+
+@on_both
+async def test_a_session_that_ends_while_a_form_arrives_does_nothing(mercato: Service):
+    made, _ = await mercato.partner()
+    browser = await enter_as_operator(mercato)
+    headers = {
+        "Cookie": "; ".join(f"{name}={value}" for name, value in browser.cookies.items()),
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Sec-Fetch-Site": "same-origin",
+        "Accept": "text/html",
+    }
+    path = f"/console/partners/{made.id}/suspend"
+    slow = await SlowRequest.begin(mercato.base, "POST", path, headers, b"confirmed=yes")
+    await asyncio.sleep(1.2)
+    async with mercato.app.db.write() as tx:
+        await tx.execute(delete(console_sessions))
+    await slow.end()
+    async with mercato.app.db.read() as tx:
+        assert (await accounts.get_partner(tx, made.id)).suspended_at is None

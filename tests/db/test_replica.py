@@ -11,17 +11,20 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 from tests.api.trade import tea, trade
 from tests.databases import only_postgresql, postgresql_server, run, with_database
 from tests.own_postgres import REPLICATED, OwnPostgres, own_postgres
 from tests.service import MerchantServer, merchant, service
 from tests.waiting import PATIENCE
 
+from mercato.features import offboarding
 from mercato.features.catalogs.queries import CompiledCatalogs
+from mercato.features.stores.tables import stores
 from mercato.platform.db import replica as module
 from mercato.platform.db.engine import Database, Read
 from mercato.platform.db.errors import UnusableUrl
+from mercato_contract import clock
 from mercato_contract.texts import Secret
 
 WITHIN = 1.0
@@ -240,6 +243,12 @@ async def test_stores_are_found_and_read_through_a_replica(
         assert used == 2
         cart = {"storeId": there.store["storeId"], "catalogSetId": there.store["catalogSetId"], "item": tea()}
         assert (await there.front.post("/v1/marketfront/carts/add", cart)).status == 200
+        assert used == 3
+        # Whether a set may be seen is asked of the primary: a replica may not know that its merchant is suspended.
+        async with mercato.app.db.read() as tx:
+            merchant_id = await tx.scalar(select(stores.c.partner_id))
+        await offboarding.suspend(mercato.app.db, merchant_id, now=clock.now)
+        assert (await there.front.get(path)).status == 404
         assert used == 3
 
 

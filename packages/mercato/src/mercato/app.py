@@ -282,7 +282,7 @@ def build(
     """Return the service with the resources that have been opened for it. Nothing runs yet."""
     settings, now, db, activity = core.settings, core.clock, core.db, core.activity
     cache = StoreCache(db, feed)
-    compiled, bodies = CompiledCatalogs(db), CatalogBodies(db)
+    compiled, bodies = CompiledCatalogs(db), CatalogBodies(db, feed)
     limits = settings.pull_limits
     metrics = CommerceMetrics()
     quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)

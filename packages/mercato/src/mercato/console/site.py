@@ -309,9 +309,10 @@ async def serve_screen(call: Call[ReadBody, None], path: str) -> Answer[str]:
         _check_role(session, screen, call.head.method)
         form, receive = b"", None
         if screen.max_upload is not None:
-            receive = partial(call.body.into, limit=screen.max_upload)
+            receive = partial(_receive, call, cookies, screen, session)
         elif call.head.method == "POST":
             form = await call.body(screen.max_form)
+            session = await _session_now(call, cookies, screen, session)
         visit = Visit(call.app, call.head, session, screen.action, path, ids, form, timezone, receive)
         set_context(visit)
         result = await _result(screen, visit)
@@ -327,6 +328,32 @@ async def serve_screen(call: Call[ReadBody, None], path: str) -> Answer[str]:
     if isinstance(result, Done):
         return _redirect(cookies, result, renewed)
     return _packed(call, _page(result, visit, view, headers))
+
+
+async def _receive(
+    call: Call[ReadBody, None],
+    cookies: Cookies,
+    screen: Screen,
+    session: Session,
+    write: Callable[[bytes], Awaitable[None]],
+) -> None:
+    """Pass the parts of an upload to `write`. Raises what `ReadBody` and `_session_now` raise."""
+    assert screen.max_upload is not None
+    await call.body.into(write, screen.max_upload)
+    await _session_now(call, cookies, screen, session)
+
+
+async def _session_now(
+    call: Call[ReadBody, None], cookies: Cookies, screen: Screen, session: Session
+) -> Session:
+    """Return the session after the body has arrived: of a slow one, as it is by now. Raises Forbidden."""
+    if not call.body.was_slow:
+        return session
+    now, _ = await _session(call, cookies)
+    if now is None:
+        raise errors.Forbidden("The session ended while this was sent, so nothing was done. Sign in again.")
+    _check_role(now, screen, call.head.method)
+    return now
 
 
 async def _timezone(app: Services, session: Session, chosen: str | None) -> str:

@@ -112,6 +112,8 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
             async with db.write() as tx:
                 more = await delete_some(tx, partner_id, limit=ROWS) == ROWS
     async with db.write() as tx:
+        # One that was being placed when the partner was suspended.
+        await _refuse_open(tx, partner_id)
         await certification.delete_of_partner(tx, partner_id)
         await console.delete_of_partner(tx, partner_id)
         await people.delete_of_partner(tx, partner_id)

@@ -79,6 +79,9 @@ Receive = Callable[[], Awaitable[Message]]
 DRAINED: Final = 16 * MiB
 """Bytes of a body that are read and discarded before an early answer is sent."""
 
+TRUSTED_SECONDS: Final = 1.0
+"""How long a body may take until the key is looked up again: what is revoked is refused within two seconds."""
+
 PAUSE_SECONDS: Final = 0.5
 """A client that sends nothing for this long waits for the answer. If it were shorter, an upload over a slow line
 would be cut off between two packets."""
@@ -122,6 +125,11 @@ class Body:
     def is_unread(self) -> bool:
         """Whether there is a body that wasn't read to its end."""
         return self._more and ((self._declared or 0) > 0 or _CODING in self._head.headers)
+
+    @property
+    def was_slow(self) -> bool:
+        """Whether it took so long to arrive that its sender may have lost its rights meanwhile."""
+        return self._began is not None and monotonic() - self._began > TRUSTED_SECONDS
 
     async def read(self, limit: int, owner: Owner) -> bytes:
         """Return the body. If it arrives in several parts, it counts against the owner's budget until `release`.

@@ -374,7 +374,11 @@ class Edge:
     def _reader(
         self, operation: Operation, head: Head, body_in: Body | None, caller: Caller | None
     ) -> Upload | ReadBody:
-        """Return the function by which the handler reads the body."""
+        """Return the function by which the handler reads the body.
+
+        It doesn't know the call, whose body it is: the two would keep the connection until the garbage collector comes
+        by.
+        """
         if operation.body_form is BodyForm.FUNCTION:
             return _Reader(partial(self._body, head, body_in, caller), head, body_in)
         _check_coding(head)
@@ -382,7 +386,12 @@ class Edge:
             return _read_nothing
         limit = max(self._app.settings.pull_bytes, MiB)
         body_in.check_length(limit)
-        return partial(body_in.read_into, limit=limit)
+
+        async def read(write: Callable[[bytes], Awaitable[None]]) -> None:
+            await body_in.read_into(write, limit)
+            await self._check_again(head, body_in, caller)
+
+        return read
 
     async def _body(
         self, head: Head, body_in: Body | None, caller: Caller | None, limit: int | None
@@ -393,7 +402,14 @@ class Edge:
         # Only when needed: the client's address is computed anew on each access.
         owner = caller.partner_id.int if caller is not None else network_of(head.address)
         most = self._body_limit
-        return await body_in.read(most if limit is None else min(limit, most), owner)
+        body = await body_in.read(most if limit is None else min(limit, most), owner)
+        await self._check_again(head, body_in, caller)
+        return body
+
+    async def _check_again(self, head: Head, body_in: Body, caller: Caller | None) -> None:
+        """Raise what a key is refused with that ended, or whose partner did, while a slow body arrived."""
+        if caller is not None and body_in.was_slow:
+            await self._callers.get(bearer_token(head))
 
     def _fault(self, bug: Exception, head: Head) -> Problem:
         if is_unavailable(bug):
@@ -415,6 +431,10 @@ class _Reader:
         self._whole = whole
         self._head = head
         self._body_in = body_in
+
+    @property
+    def was_slow(self) -> bool:
+        return self._body_in is not None and self._body_in.was_slow
 
     async def __call__(self, limit: int, /) -> bytes:
         return await self._whole(limit)

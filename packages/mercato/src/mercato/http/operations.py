@@ -83,6 +83,10 @@ Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 class ReadBody(Protocol):
     """Reads a body, whole or as it arrives. Raises PayloadTooLarge, and what `Body.read` raises."""
 
+    @property
+    def was_slow(self) -> bool:
+        """Whether it took so long to arrive that its sender may have lost its rights meanwhile."""
+
     async def __call__(self, limit: int, /) -> bytes:
         """Return a body of at most `limit` bytes, and of as many as requests may have."""
 

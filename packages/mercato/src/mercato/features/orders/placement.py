@@ -58,7 +58,7 @@ from mercato.features.orders.validation import (
     own_quote,
 )
 from mercato.features.partners.model import Caller
-from mercato.features.partners.queries import ORDER_BYTES, StorageQuota
+from mercato.features.partners.queries import ORDER_BYTES, StorageQuota, hold_active_partner
 from mercato.platform import processes
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
@@ -330,6 +330,7 @@ class Placements(Struct, frozen=True):
             except KeyUsed:
                 has_new_key = False
             except StoreChanged:
+                await self._refuse_gone(context)
                 plan = await self._plan(context, in_force=True)
             except IntegrityError:
                 # The unique index says that the token was used. The next try looks up its order.
@@ -337,6 +338,11 @@ class Placements(Struct, frozen=True):
                     raise
                 has_new_key = has_new_token = False
         raise _busy()
+
+    async def _refuse_gone(self, context: PlacementContext) -> None:
+        """Raise Forbidden if the storefront was suspended or deleted after its key was looked up."""
+        async with self.db.write() as tx:
+            await hold_active_partner(tx, context.caller.partner_id)
 
     async def _refuse(self, context: PlacementContext, plan: RefusePlan) -> State:
         """Return the outcome or the order of an earlier request with the key. Else raises the refusal."""
@@ -440,6 +446,7 @@ class Placements(Struct, frozen=True):
                         async with self.db.write() as tx:
                             return await self._store(tx, context, claim, plan, now=self.clock())
                     except StoreChanged:
+                        await self._refuse_gone(context)
                         check = await self.checker.check(context.request, in_force=True)
                         quote = _still(check, quote)
         raise _busy()

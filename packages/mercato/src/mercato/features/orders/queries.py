@@ -91,11 +91,14 @@ _STORE_UNCHANGED: Final = prepared(
         stores.c.id == bindparam("where_store"), stores.c.version == bindparam("where_version")
     )
 )
+_STOREFRONT_ACTIVE: Final = select(partners.c.id).where(
+    partners.c.id == bindparam("where_storefront"), partners.c.suspended_at.is_(None)
+)
 _INSERT_ORDER: Final = prepared(
     insert(orders).from_select(
         orders.c.keys(),
         select(*(bindparam(column.name, type_=column.type) for column in orders.c)).where(
-            _STORE_UNCHANGED.exists()
+            _STORE_UNCHANGED.exists(), _STOREFRONT_ACTIVE.exists()
         ),
         include_defaults=False,
     )
@@ -148,7 +151,7 @@ MAX_PAGE_BYTES: Final = 2 * 1024 * 1024
 
 
 class StoreChanged(Exception):  # noqa: N818  # not a failure: check the order again
-    """The store has changed since the order was checked."""
+    """The store has changed since the order was checked, or the storefront was suspended or deleted."""
 
 
 def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> None:
@@ -156,11 +159,16 @@ def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> None:
 
     The version is the committed one when the statement starts, so that every acknowledged change counts. A change that
     commits at the same moment comes after the order: the row needn't be locked, and a store's orders don't wait for
-    each other. The unique index refuses a second order of the same token.
+    each other. The same holds for a suspension of the storefront, whose key was looked up before. The unique index
+    refuses a second order of the same token.
     """
     values = _to_columns(asdict(order))
     values["sold"] = as_json(sold_of(order.cart, order.amounts, order.currency)).decode()
-    values |= {"where_store": order.store_id, "where_version": store_version}
+    values |= {
+        "where_store": order.store_id,
+        "where_version": store_version,
+        "where_storefront": order.storefront_id,
+    }
     tx.require(_INSERT_ORDER, values, otherwise=StoreChanged())
 
 

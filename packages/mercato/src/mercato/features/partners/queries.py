@@ -85,6 +85,9 @@ async def find_partner(tx: Read, partner_id: UUID) -> Partner | None:
     return None if row is None else _partner(row)
 
 
+_GONE: Final = "This partner is suspended. Ask the operator of this service."
+
+
 async def lock_partner(tx: Write, partner_id: UUID) -> Partner | None:
     """Return the partner and lock its row until the transaction ends."""
     row = await tx.first(_PARTNER.where(partners.c.id == partner_id).with_for_update(of=partners))
@@ -147,10 +150,21 @@ async def find_event_url(tx: Read, partner_id: UUID) -> str | None:
     return url
 
 
-async def lock_active_partner(tx: Write, partner_id: UUID) -> bool:
-    """Return whether the partner isn't suspended, and lock it against suspension until the transaction ends."""
+async def hold_active_partner(tx: Write, partner_id: UUID) -> None:
+    """Lock the partner against suspension and deletion until the transaction ends: for what is made in its name.
+
+    Its key was looked up before that. Raises Forbidden for a partner that is suspended or gone.
+    """
     free = select(partners.c.id).where(partners.c.id == partner_id, partners.c.suspended_at.is_(None))
-    return await tx.first(free.with_for_update(read=True)) is not None
+    if await tx.first(free.with_for_update(read=True)) is None:
+        raise errors.Forbidden(_GONE)
+
+
+async def lock_active_partner(tx: Write, partner_id: UUID) -> None:
+    """The same, and one such transaction waits for another."""
+    partner = await lock_partner(tx, partner_id)
+    if partner is None or partner.suspended_at is not None:
+        raise errors.Forbidden(_GONE)
 
 
 async def delete_partner(tx: Write, partner_id: UUID) -> None:

@@ -13,10 +13,12 @@ from mercato.features.catalogs import queries as catalogs
 from mercato.features.catalogs.codings import CODINGS, decompress
 from mercato.features.catalogs.errors import CatalogSetNotFound
 from mercato.features.catalogs.queries import CompiledCatalogs
+from mercato.features.partners.credentials import TOPIC
 from mercato.features.partners.model import Caller
 from mercato.features.stores import queries
 from mercato.platform.cache import Cache
-from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.changes import ChangeFeed
+from mercato.platform.db.engine import Database
 from mercato.settings import MiB
 from mercato_catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, Menu, Node, hours
 from mercato_contract.wire import as_json
@@ -48,14 +50,22 @@ class Body(Struct, frozen=True):
 
 
 class CatalogBodies:
-    """Bodies by CatalogSet and coding."""
+    """Bodies by CatalogSet and coding. Those of a partner that is suspended are hidden with its stores."""
 
-    def __init__(self, db: Database, *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, db: Database, feed: ChangeFeed, *, max_bytes: int = MAX_BYTES) -> None:
         self._db = db
         self._cache = Cache[tuple[int, str], Body](
             capacity=max_bytes, weigh=lambda body: len(body.content), seconds=TTL_SECONDS
         )
         self.lookups = self._cache.lookups
+        feed.subscribe(TOPIC, self._forget)
+
+    def _forget(self, partner_id: str | None) -> None:
+        if partner_id is None:
+            self._cache.forget_all()
+        else:
+            changed = UUID(partner_id)
+            self._cache.forget_if(lambda body: body.partner_id == changed)
 
     async def get(self, set_id: UUID, coding: str) -> Body:
         """Return the set's bytes in a coding of CODINGS or IDENTITY. Raises CatalogSetNotFound.
@@ -76,10 +86,14 @@ class CatalogBodies:
 
     async def _read(self, set_id: UUID, coding: str) -> Body | None:
         stored = coding if coding != IDENTITY else CODINGS[0]
-        found = await self._db.find_immutable(lambda tx: _find(tx, set_id, stored))
-        if found is None:
+        # Whether it may be seen changes: a replica may not know yet.
+        async with self._db.read() as tx:
+            live = await queries.find_live_set(tx, set_id)
+        if live is None:
             return None
-        live, content = found
+        content = await self._db.find_immutable(lambda tx: catalogs.find_body(tx, set_id, stored))
+        if content is None:
+            return None
         tags = {name: _tag(live.content_hash, name) for name in (IDENTITY, *CODINGS)}
         return Body(
             live.partner_id,
@@ -89,13 +103,6 @@ class CatalogBodies:
             frozenset(tags.values()),
             live.created_at.replace(microsecond=0),
         )
-
-
-async def _find(tx: Read, set_id: UUID, coding: str) -> tuple[queries.LiveSet, bytes] | None:
-    """Return a live store's set and its bytes."""
-    live = await queries.find_live_set(tx, set_id)
-    content = await catalogs.find_body(tx, set_id, coding) if live is not None else None
-    return None if content is None or live is None else (live, content)
 
 
 def _tag(content_hash: str, coding: str) -> str:

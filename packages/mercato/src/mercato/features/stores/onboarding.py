@@ -17,7 +17,7 @@ from mercato.features.catalogs.runs import Owner, Run
 from mercato.features.events.log import ALL_KINDS
 from mercato.features.partners.credentials import STORES_TOPIC
 from mercato.features.partners.model import Caller
-from mercato.features.partners.queries import StorageQuota, lock_active_partner
+from mercato.features.partners.queries import StorageQuota, hold_active_partner
 from mercato.features.partners.vault import Vault
 from mercato.features.stores import events, places, queries, registrations, views
 from mercato.features.stores.cache import publish_change
@@ -37,7 +37,7 @@ from mercato.features.stores.model import (
 from mercato.features.stores.registrations import Registration
 from mercato.features.stores.rules import address_of, change_of, handling_fault, token_fault
 from mercato.features.stores.tables import onboardings_one_for_each_name
-from mercato.platform import errors, processes
+from mercato.platform import processes
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Database, Read, Write
@@ -123,6 +123,7 @@ class Onboardings(Struct, frozen=True):
         menu: NewMenu | None,
     ) -> OnboardingStatus:
         async with self._claim_name(onboarding) as tx:
+            await hold_active_partner(tx, caller.partner_id)
             await self._release_failed_name(tx, onboarding)
             await queries.insert_onboarding(tx, onboarding)
             if onboarding.webhook_url is not None:
@@ -205,8 +206,7 @@ class Onboardings(Struct, frozen=True):
         """
         now = self.clock()
         async with self.db.write() as tx:
-            if not await lock_active_partner(tx, caller.partner_id):
-                raise errors.Forbidden("This partner is suspended. Ask the operator of this service.")
+            await hold_active_partner(tx, caller.partner_id)
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             state = state_of(onboarding, await _newest(tx, onboarding))
             if state is not OnboardingState.READY_TO_ACTIVATE:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Row, delete, func, insert, select, update
 
-from mercato.features.partners.queries import lock_partner
+from mercato.features.partners.queries import lock_active_partner
 from mercato.features.stores.tables import registrations
 from mercato.platform import processes
 from mercato.platform.db.engine import Read, Write
@@ -97,9 +97,9 @@ _menu: Final = msgspec.json.Decoder(RegisteredMenu)
 async def insert_registration(
     tx: Write, partner_id: UUID, registration_id: UUID, steps: Steps, *, now: datetime
 ) -> None:
-    """Raises TooManyRegistrations."""
+    """Raises TooManyRegistrations, and Forbidden for a partner that is suspended or gone."""
     # Two that are begun at once are counted one after the other.
-    await lock_partner(tx, partner_id)
+    await lock_active_partner(tx, partner_id)
     own = select(func.count()).select_from(registrations).where(registrations.c.partner_id == partner_id)
     if await tx.scalar(own) >= MAX_REGISTRATIONS:
         raise TooManyRegistrations

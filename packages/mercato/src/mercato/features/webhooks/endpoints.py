@@ -16,13 +16,14 @@ from sqlalchemy.exc import IntegrityError
 
 from mercato.features.compression import compress
 from mercato.features.partners.model import Caller, Surface, new_signing_secret
-from mercato.features.partners.queries import lock_partner
+from mercato.features.partners.queries import lock_active_partner
 from mercato.features.partners.tables import partners, webhook_endpoints, webhook_endpoints_one_for_each_url
 from mercato.features.partners.vault import Vault
 from mercato.features.webhooks import endpoint_health
 from mercato.features.webhooks.attempts import NewDelivery, enqueue_attempt, insert_delivery
 from mercato.features.webhooks.credentials import EndpointCredentials, open_credentials, seal_credentials
 from mercato.features.webhooks.model import (
+    OPERATORS,
     DeliverJob,
     EndpointNotFound,
     UnknownStore,
@@ -206,11 +207,13 @@ class WebhookEndpoints(Struct, frozen=True):
     ) -> WebhookEndpointWithSecret:
         """Register an endpoint.
 
-        Raises ValidationFailed, UnknownStore, and Conflict for an eleventh endpoint or a URL that one has.
+        Raises ValidationFailed, UnknownStore, Conflict for an eleventh endpoint or a URL that one has, and Forbidden
+        for a partner that is suspended or gone.
         """
         check_endpoint(types_of(caller), request, kept={}, policy=self.policy)
-        # Two at once would otherwise both find that there is room.
-        await lock_partner(tx, caller.partner_id)
+        if caller.partner_id != OPERATORS:
+            # Two at once would otherwise both find that there is room. The operators are no partner.
+            await lock_active_partner(tx, caller.partner_id)
         count = await tx.scalar(select(func.count()).select_from(webhook_endpoints).where(*_own(caller)))
         if count >= MAX_ENDPOINTS:
             raise Conflict(
