@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,10 +14,11 @@ import pytest
 from aiohttp import web
 from sqlalchemy import select
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
+from tests.console.visiting import enter_as_partner
 from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service, service
 from tests.sharing import own, shared
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, lengthening
 
 from mercato.features.orders import cancellation, cancellation_calls
 from mercato.features.orders.cancellation_calls import CANCEL_KIND, CancelJob
@@ -135,6 +137,46 @@ async def test_a_store_without_a_webhook_is_not_asked_and_pending_orders_are_can
     assert (await read(trading, begun))["cancellation"]["status"] == "refused"
 
 
+@pytest.mark.parametrize(
+    ("webhook", "before", "after"),
+    [
+        (False, {"orderHandling": "automatic"}, {}),
+        (True, {"orderHandling": "automatic"}, {}),
+        # The store has accepted the order itself, and can't be asked any more.
+        (True, {}, {"webhookUrl": None}),
+    ],
+)
+async def test_nothing_says_that_a_store_refused_what_nobody_asked_it(
+    mercato: Service, shop: MerchantServer, webhook: bool, before: dict[str, Any], after: dict[str, Any]
+):
+    trading = await trade(mercato, shop, webhook=webhook)
+    path = f"/v1/commerce/stores/{trading.store['storeId']}"
+    assert (await trading.pos.call("PUT", path, before)).status == 200
+    order = await trading.placed()
+    await trading.update(order, status="preparing")
+    assert (await trading.pos.call("PUT", path, after)).status == 200
+    reply = await cancel(trading, order)
+    refused(reply, "CANCELLATION_REFUSED")
+    assert "Nobody is called about this store's orders" in reply.json()["detail"]
+    timeline = (await trading.front.get(f"{ORDERS}/{order['orderId']}/timeline")).json()["entries"]
+    [entry] = [entry for entry in timeline if entry["type"] == "cancellation.refused"]
+    assert entry["actor"] == "service"
+    browser = await enter_as_partner(mercato, trading.front)
+    page = await browser.open(f"/console/orders/{order['orderId']}")
+    assert "Its cancellation was refused" in page.text
+    assert "The store refused" not in page.text
+    assert "The store says" not in page.text
+
+
+async def test_what_a_store_says_is_its_reason_whatever_the_words(trading: Trade, shop: MerchantServer):
+    order, words = (
+        await trading.placed(),
+        "Nobody is called about this store's orders, and the store has begun this one.",
+    )
+    shop.answers["cancel"] = {"accepted": False, "reason": words}
+    assert f"Its reason: {words}" in refused(await cancel(trading, order), "CANCELLATION_REFUSED")
+
+
 async def test_what_is_not_an_own_open_order_with_a_reason_and_a_key_is_refused(
     trading: Trade, mercato: Service
 ):
@@ -195,6 +237,10 @@ async def test_the_merchants_completion_while_the_store_is_asked_wins(trading: T
     refused(await cancel(trading, order), "ORDER_CLOSED")
     now = await read(trading, order)
     assert (now["state"], now["cancellation"]["status"]) == ("completed", "refused")
+    timeline = (await trading.front.get(f"{ORDERS}/{order['orderId']}/timeline")).json()["entries"]
+    [entry] = [entry for entry in timeline if entry["type"] == "cancellation.refused"]
+    # These aren't the store's words: it has consented.
+    assert (entry["actor"], entry["detail"]["refusal"]) == ("service", "The order was completed meanwhile.")
 
 
 @on_both
@@ -257,12 +303,100 @@ async def test_a_key_whose_cancellation_ended_meanwhile_joins_the_newer_one(
     assert (await newer).json()["state"] == "cancelled"
 
 
+# --- two systems of one merchant --------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def being_asked(
+    trading: Trade, shop: MerchantServer, answer: Any
+) -> AsyncIterator[tuple[Any, "asyncio.Task[Answer]", asyncio.Event]]:
+    """Yield an order whose store is called about its cancellation, the request, and what lets the store answer."""
+    order = await trading.placed()
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def slowly(_request: web.Request, _body: bytes) -> web.Response:
+        asked.set()
+        await go.wait()
+        return web.json_response(answer)
+
+    shop.answers["cancel"] = slowly
+    request = asyncio.create_task(cancel(trading, order))
+    await asked.wait()
+    try:
+        yield order, request, go
+    finally:
+        go.set()
+        await request
+
+
+@on_both
+@pytest.mark.parametrize("accepted", [True, False])
+async def test_no_other_system_lets_an_order_go_on_while_its_store_is_called_about_the_cancellation(
+    trading: Trade, shop: MerchantServer, accepted: bool
+):
+    async with being_asked(trading, shop, {"accepted": accepted}) as (order, request, go):
+        kept = await trading.update(order, cancellation={"accepted": False, "reason": "On the grill"})
+        assert "its answer decides" in refused(kept, "CONFLICT")
+        assert (await read(trading, order))["cancellation"]["status"] == "requested"
+        go.set()
+        reply = await request
+    now = await read(trading, order)
+    assert (reply.status, now["state"], now["cancellation"]["status"]) == (
+        (200, "cancelled", "accepted") if accepted else (409, "open", "refused")
+    )
+
+
+@on_both
+@pytest.mark.parametrize(
+    "decision",
+    [{"cancellation": {"accepted": True}}, {"state": "cancelled", "cancelReason": "Out of bread"}],
+)
+async def test_a_store_that_is_called_hears_that_another_system_cancelled_the_order_whatever_it_answers(
+    trading: Trade, shop: MerchantServer, decision: dict[str, Any]
+):
+    async with being_asked(trading, shop, {"accepted": False}) as (order, request, go):
+        assert (await trading.update(order, **decision)).status == 200
+        assert (await trading.update(order, **decision)).status == 200
+        [(_, body)] = await calls_to(shop, "/order-cancelled", 1)
+        told = json.loads(body)["data"]
+        assert (told["orderId"], told["cancelReason"]) == (
+            order["orderId"],
+            decision.get("cancelReason", "CHANGED_MIND"),
+        )
+        go.set()
+        assert (await request).status == 200
+    now = await read(trading, order)
+    assert (now["state"], now["cancellation"]["status"]) == ("cancelled", "accepted")
+    assert shop.received.empty()
+
+
+@on_both
+async def test_of_a_store_and_another_system_that_decide_at_once_both_know_the_result(
+    trading: Trade, shop: MerchantServer
+):
+    for answer in (True, False) * 3:
+        for decision in (True, False):
+            async with being_asked(trading, shop, {"accepted": answer}) as (order, request, go):
+                update = asyncio.create_task(trading.update(order, cancellation={"accepted": decision}))
+                go.set()
+                decided, reply = await asyncio.gather(update, request)
+            is_cancelled = (await read(trading, order))["state"] == "cancelled"
+            assert is_cancelled is (answer or (decision and decided.status == HTTPStatus.OK))
+            assert reply.status == (200 if is_cancelled else 409)
+            if is_cancelled and not answer:
+                [(_, body)] = await calls_to(shop, "/order-cancelled", 1)
+                assert json.loads(body)["data"]["orderId"] == order["orderId"]
+            await trading.update(order, state="completed")
+
+
 # --- stores that don't answer ---------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def impatient(database_url: str, data: Path, shop: MerchantServer, time: Time) -> AsyncIterator[Trade]:
-    async with service(database_url, data, now=time, place_seconds=0.5) as mercato:
+async def impatient(
+    database_url: str, data: Path, shop: MerchantServer, time: Time, *, seconds: float = 0.5
+) -> AsyncIterator[Trade]:
+    async with service(database_url, data, now=time, place_seconds=seconds) as mercato:
         yield await trade(mercato, shop, event_url=shop.base + "/events")
 
 
@@ -490,7 +624,8 @@ async def test_an_attempt_that_fails_after_the_order_was_closed_does_not_count_a
     database_url: str, tmp_path: Path, shop: MerchantServer, time: Time, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(cancellation, "SLACK", timedelta(minutes=1))
-    async with impatient(database_url, tmp_path / "data", shop, time) as trading:
+
+    async def ended_before_its_time(trading: Trade) -> bool:
         order = await trading.placed()
         asked, go = asyncio.Event(), asyncio.Event()
 
@@ -503,11 +638,22 @@ async def test_an_attempt_that_fails_after_the_order_was_closed_does_not_count_a
         first = asyncio.create_task(cancel(trading, order, key="k-1"))
         await asked.wait()
         await trading.update(order, state="completed")
-        refused(await cancel(trading, order, key="k-2"), "ORDER_CLOSED")
+        second = await cancel(trading, order, key="k-2")
         go.set()
+        if second.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            await first
+            return False
+        refused(second, "ORDER_CLOSED")
         refused(await first, "ORDER_CLOSED")
         listed = (await trading.pos.get("/v1/commerce/webhook-deliveries?type=order.cancel")).json()
         assert [one["status"] for one in listed["deliveries"]] == ["failed"]
+        return True
+
+    for seconds in lengthening(0.5):
+        async with impatient(database_url, tmp_path / "data", shop, time, seconds=seconds) as trading:
+            if await ended_before_its_time(trading):
+                return
+    pytest.fail("The store's time was over each time.")
 
 
 @own()

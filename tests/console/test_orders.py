@@ -238,6 +238,24 @@ async def test_only_who_has_an_address_is_said_to_be_notified(
         assert done.status_region == f"The order is cancelled. The storefront and the store {both}"
 
 
+@on_both
+@own()
+@pytest.mark.parametrize("handling", ["automatic", "manual"])
+async def test_a_store_that_is_not_called_is_not_said_to_be_notified_at_its_webhook_url(
+    mercato: Service, shop: MerchantServer, handling: str
+):
+    deal = await trade(mercato, shop)
+    path = f"/v1/commerce/stores/{deal.store['storeId']}"
+    assert (await deal.pos.call("PUT", path, {"orderHandling": handling})).status == 200
+    order = (await deal.placed())["orderId"]
+    operator = await enter_as_operator(mercato)
+    question = await operator.press(await operator.open(f"/console/orders/{order}"), "Cancel order")
+    done = await operator.press(question, "Confirm")
+    both = SILENT.replace("has ", "have ").replace("sees", "see")
+    assert done.status_region == f"The order is cancelled. The storefront and the store {both}"
+    assert shop.received.empty()
+
+
 async def test_a_pages_times_are_all_in_the_one_zone_that_it_names(mercato: Service, shop: MerchantServer):
     """The sentence was in the store's zone without saying so, the timeline in the browser's."""
     deal = await trade(mercato, shop)
@@ -427,6 +445,34 @@ async def test_a_storefront_cancels_on_the_orders_page_with_its_stores_consent(
     assert now["cancellation"]["status"] == "accepted"
 
 
+async def test_a_merchant_reads_that_its_store_is_notified_if_it_is_called_about_the_cancellation(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    browser = await enter_as_partner(mercato, deal.pos)
+    placed = await deal.placed()
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def refuse_later(_request: web.Request, _body: bytes) -> web.Response:
+        asked.set()
+        await go.wait()
+        return web.json_response({"accepted": False})
+
+    shop.answers["cancel"] = refuse_later
+    path = f"/v1/marketfront/orders/{placed['orderId']}/cancel"
+    request = asyncio.create_task(
+        deal.front.post(path, {"reason": "CHANGED_MIND"}, headers={"Idempotency-Key": "k"})
+    )
+    await asked.wait()
+    page = await browser.open(f"/console/orders/{placed['orderId']}")
+    done = await browser.press(await browser.press(page, "Cancel order"), "Confirm")
+    go.set()
+    assert "The store is notified." in done.status_region
+    assert (await request).status == 200
+    await _until_called(deal, placed["orderId"], "order.cancelled", "store")
+
+
+@on_both
 async def test_failed_webhooks_about_an_order_are_resent_from_its_page(
     mercato: Service, shop: MerchantServer
 ):

@@ -49,6 +49,7 @@ class StoreSystem:
     denied: set[str] = field(default_factory=set)
     cancelled: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     bodies: dict[str, set[bytes]] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
     victims: dict[str, Running] = field(default_factory=dict)
 
     async def place(self, request: web.Request, body: bytes) -> web.Response:
@@ -65,8 +66,11 @@ class StoreSystem:
         number = self.taken.setdefault(order_id, f"P-{len(self.taken) + 1}")
         return web.json_response({"accepted": True, "partnerOrderId": number})
 
-    async def order_cancelled(self, _request: web.Request, body: bytes) -> web.Response:
-        self.cancelled.put_nowait(json.loads(body)["data"]["orderId"])
+    async def order_cancelled(self, request: web.Request, body: bytes) -> web.Response:
+        # A process that is stopped before it has recorded the answer leaves a repeat to the next one.
+        if (webhook_id := request.headers["webhook-id"]) not in self.told:
+            self.told.add(webhook_id)
+            self.cancelled.put_nowait(json.loads(body)["data"]["orderId"])
         return web.Response(status=204)
 
 

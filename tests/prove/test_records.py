@@ -76,7 +76,7 @@ def records() -> Records:
             "c1": MerchantCancellation("ended", "R-1", True),
             "c2": MerchantCancellation("taken", "R-2", False),
         },
-        cancelled={"silent", "denied"},
+        cancelled={"silent", "denied", "ended"},
         pulled={
             "by hand": PulledOrder(
                 ["order.created", "order.updated"], ("completed", "ready"), accepting=True, accepted=True

@@ -299,7 +299,11 @@ class CancellationDecision(Wire):
     """The merchant's decision about a cancellation that its storefront asks for, as its answer to `order.cancel`."""
 
     accepted: Annotated[
-        bool, Meta(description="`true` cancels the order for the storefront; with `false` it goes on.")
+        bool,
+        Meta(
+            description="`true` cancels the order for the storefront; with `false` it goes on. 409 `CONFLICT` with "
+            "`false` while the store is called with `order.cancel`: its answer decides."
+        ),
     ]
     reason: (
         Annotated[

@@ -22,6 +22,7 @@ from mercato.console.screen import (
 )
 from mercato.console.times import say_text
 from mercato.features.orders import operators
+from mercato.features.orders.cancellation_calls import is_store_called
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.history import note_of, title_of
 from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
@@ -211,7 +212,7 @@ async def _notice(visit: Visit, row: OrderRow) -> str:
     """Return who hears of a cancellation that isn't the storefront's own."""
     async with visit.app.db.read() as tx:
         return await operators.describe_notice(
-            tx, row, EventType.ORDER_UPDATED, is_store_told=visit.is_operator
+            tx, row, EventType.ORDER_UPDATED, is_store_told=visit.is_operator or is_store_called(row)
         )
 
 

@@ -40,6 +40,7 @@ from mercato.features.orders.idempotency import (
     RefusedOrder,
     UnansweredOrder,
 )
+from mercato.features.orders.lifecycle import OrderCancellationRefused
 from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
 from mercato.features.partners.model import Caller
 from mercato.platform import processes
@@ -49,6 +50,7 @@ from mercato.platform.problem_details import MakeOrigin, detail_of
 from mercato_contract.clock import Clock, MakeId
 from mercato_contract.decoding.checks import refuse
 from mercato_contract.orders import (
+    Actor,
     CancellationStatus,
     CancelOrderRequest,
     OrderState,
@@ -59,7 +61,7 @@ from mercato_contract.refusals import Problem
 from mercato_contract.stores import OrderHandling
 from mercato_contract.wire import as_json, redacted
 
-_NO_STORE_URL: Final = "The store has no webhookUrl, so nobody was asked, and it has begun the order."
+_NOBODY_ASKED: Final = "Nobody is called about this store's orders, and the store has begun this one."
 
 
 class CancellationContext(Struct, frozen=True, kw_only=True):
@@ -191,7 +193,13 @@ class Cancellations(Struct, frozen=True):
         if url is not None or order.handling is OrderHandling.MANUAL:
             return await self.calls.begin(tx, order, cancellation, url, lease=context.keyed.lease)
         return await self.calls.end(
-            tx, order, cancellation, CancellationStatus.REFUSED, now=now, refusal=_NO_STORE_URL
+            tx,
+            order,
+            cancellation,
+            CancellationStatus.REFUSED,
+            now=now,
+            refusal=_NOBODY_ASKED,
+            actor=Actor.SERVICE,
         )
 
     async def _call_store(self, context: CancellationContext, state: Requested) -> OrderOutcome:
@@ -236,7 +244,10 @@ class Cancellations(Struct, frozen=True):
         if order.state is OrderState.CANCELLED:
             outcome = CancelledOrder(order.id, order.storefront_document)
         else:
-            problem = _closed(order) if order.state is OrderState.COMPLETED else _refused(order)
+            refused_by = await queries.find_last_actor(tx, order.id, OrderCancellationRefused.entry)
+            problem = (
+                _closed(order) if order.state is OrderState.COMPLETED else _refused(order, by=refused_by)
+            )
             origin = context.make_origin()
             detail = replace(detail_of(problem, origin, at=now), order_id=order.id)
             outcome = RefusedOrder(detail, origin.format)
@@ -248,7 +259,8 @@ def _closed(order: OrderRow) -> Problem:
     return OrderClosed(f"The order is {order.state.value} and can't be cancelled any more.")
 
 
-def _refused(order: OrderRow) -> Problem:
+def _refused(order: OrderRow, *, by: Actor | None) -> Problem:
+    """Return why the order goes on; `by` is who refused its cancellation."""
     found = order.cancellation
     if found is not None and found.status is CancellationStatus.UNANSWERED:
         return CancellationRefused(
@@ -256,7 +268,7 @@ def _refused(order: OrderRow) -> Problem:
             "Ask the store, or cancel again with a new Idempotency-Key."
         )
     refusal = found and found.refusal
-    if refusal == _NO_STORE_URL:
+    if refusal is not None and by is Actor.SERVICE:
         return CancellationRefused(f"The order goes on. {refusal}")
     reason = "It gives no reason." if refusal is None else f"Its reason: {refusal}"
     return CancellationRefused(f"The store does not cancel the order, which goes on. {reason}")

@@ -39,7 +39,7 @@ from mercato.platform.jobs import (
 from mercato.platform.telemetry.context import set_partner
 from mercato_contract.clock import Clock
 from mercato_contract.events import SUFFIXES, EventType
-from mercato_contract.orders import CancellationStatus, OrderState
+from mercato_contract.orders import Actor, CancellationStatus, OrderState
 from mercato_contract.replies import (
     CancelAcceptance,
     CancelRejection,
@@ -254,7 +254,8 @@ class CancellationCalls(Struct, frozen=True):
         is_cancelled = order.state is OrderState.CANCELLED
         status = CancellationStatus.ACCEPTED if is_cancelled else CancellationStatus.REFUSED
         refusal = None if is_cancelled else "The order was completed meanwhile."
-        return await self.end(tx, order, cancellation, status, now=now, refusal=refusal)
+        # These aren't the store's words, whatever it would have answered.
+        return await self.end(tx, order, cancellation, status, now=now, refusal=refusal, actor=Actor.SERVICE)
 
     async def end(
         self,
@@ -265,13 +266,19 @@ class CancellationCalls(Struct, frozen=True):
         *,
         now: datetime,
         refusal: str | None = None,
+        actor: Actor | None = None,
     ) -> OrderRow:
-        """Return the order with its cancellation ended."""
-        return await self._record(tx, order, replace(cancellation, status=status, at=now, refusal=refusal))
+        """Return the order with its cancellation ended, by the actor, if not by who usually ends one so."""
+        ended = replace(cancellation, status=status, at=now, refusal=refusal)
+        return await self._record(tx, order, ended, actor=actor)
 
-    async def _record(self, tx: Write, order: OrderRow, cancellation: StoredCancellation) -> OrderRow:
+    async def _record(
+        self, tx: Write, order: OrderRow, cancellation: StoredCancellation, *, actor: Actor | None = None
+    ) -> OrderRow:
         change = CANCELLATIONS[cancellation.status](at=cancellation.at, cancellation=cancellation)
-        return await self.lifecycle.apply(tx, order, change)
+        return await self.lifecycle.apply(
+            tx, order, change if actor is None else replace(change, actor=actor)
+        )
 
     async def _schedule(
         self,
@@ -333,3 +340,8 @@ def find_requested(order: OrderRow, cancellation_id: UUID | None = None) -> Stor
     if found is None or found.status is not CancellationStatus.REQUESTED:
         return None
     return found if cancellation_id in {None, found.id} else None
+
+
+def is_store_called(order: OrderRow) -> bool:
+    """Return whether the store is called about a cancellation: it may decide otherwise than its other systems."""
+    return find_requested(order) is not None and not order.is_pulled

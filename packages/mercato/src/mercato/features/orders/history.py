@@ -69,6 +69,8 @@ def title_of(entry: TimelineEntry) -> str:
             return _STATUSES.get(detail["status"]) or str(detail["status"])
         case "updated":
             return next((words for name, words in _UPDATES.items() if name in detail), "Updated")
+        case "cancellation.refused" if entry.actor == Actor.SERVICE:
+            return "Its cancellation was refused"
         case "adjusted":
             return _ADJUSTMENTS.get(detail["adjustment"], "Adjustment")
     return _TITLES.get(entry.type, entry.type.replace(".", " ").capitalize())
@@ -83,11 +85,16 @@ def note_of(entry: TimelineEntry, *, show_instant: Callable[[str], str]) -> str:
         return "Nobody is called about the store's orders."
     if entry.type == "unanswered":
         return "The order is sent to it again."
-    sentences = (text.rstrip(".") for text in _notes(detail, show_instant) if text)
+    said_by_store = entry.actor != Actor.SERVICE
+    sentences = (
+        text.rstrip(".") for text in _notes(detail, show_instant, said_by_store=said_by_store) if text
+    )
     return " ".join(f"{text}." for text in sentences)
 
 
-def _notes(detail: dict[str, Any], show_instant: Callable[[str], str]) -> Iterator[str]:
+def _notes(
+    detail: dict[str, Any], show_instant: Callable[[str], str], *, said_by_store: bool
+) -> Iterator[str]:
     yield str(detail.get("amount") or "")
     if number := detail.get("partnerOrderId"):
         yield f"Its number is {number}"
@@ -98,7 +105,7 @@ def _notes(detail: dict[str, Any], show_instant: Callable[[str], str]) -> Iterat
     if (reason := detail.get("cancelReason") or detail.get("reason")) is not None:
         yield "" if reason in SAYS_WHO else _OWN_REASONS.get(reason, f"Reason: {readable(reason)}")
     if refusal := detail.get("refusal"):
-        yield f"The store says: {readable(refusal)}"
+        yield f"The store says: {readable(refusal)}" if said_by_store else refusal
     for error in detail.get("errors") or ():
         yield str(error.get("message") or error.get("code"))
     yield str(detail.get("storeNotified") or "")

@@ -310,7 +310,7 @@ class OrderCancellationAccepted(OrderCancellationRequested, frozen=True, kw_only
 
 
 class OrderCancellationRefused(OrderCancellationRequested, frozen=True, kw_only=True):
-    """The store doesn't cancel the order, or completed it while it was asked."""
+    """The store doesn't cancel the order; or, with the service as the actor, nobody was asked, or it was completed."""
 
     entry: ClassVar[str] = "cancellation.refused"
     actor: Actor = Actor.STORE

@@ -26,7 +26,6 @@ from mercato.features.orders.tables import orders
 from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_event_url
 from mercato.features.partners.tables import partners
-from mercato.features.stores.queries import find_store
 from mercato.features.stores.tables import stores
 from mercato.features.webhooks.operators import HIDDEN
 from mercato.features.webhooks.outbox import is_pushed
@@ -388,13 +387,12 @@ async def describe_notice(tx: Read, order: OrderRow, event_type: EventType, *, i
         )
     }
     if is_store_told:
-        store = await find_store(tx, order.store_id, with_items=False)
         told["store"] = await is_pushed(
             tx,
             EventType.ORDER_CANCELLED,
             partner_id=order.partner_id,
             surface=Surface.COMMERCE,
-            base_url=None if store is None else store.webhook_url,
+            base_url=await queries.find_webhook_url(tx, order),
             store_id=order.store_id,
         )
     heard = [side for side, is_told in told.items() if is_told]

@@ -517,6 +517,20 @@ class HistoryEntry(NamedTuple):
     detail: str
 
 
+_LAST_ACTOR: Final = prepared(
+    select(history.c.actor)
+    .where(history.c.order_id == bindparam("where_order"), history.c.type == bindparam("where_type"))
+    .order_by(history.c.number.desc())
+    .limit(literal_column("1"))
+)
+
+
+async def find_last_actor(tx: Read, order_id: UUID, type_: str) -> Actor | None:
+    """Return who caused the last entry of the type in an order's history, None if there is none."""
+    found: str | None = await tx.scalar(_LAST_ACTOR, {"where_order": order_id, "where_type": type_})
+    return None if found is None else Actor(found)
+
+
 async def list_history(tx: Read, order_id: UUID, *, limit: int) -> list[HistoryEntry]:
     """Return an order's history, oldest first."""
     rows = await tx.all(_LIST_HISTORY, {"where_order": order_id, "most": limit})

@@ -49,7 +49,7 @@ from mercato_contract.problems import OrderError
 from mercato_contract.refusals import Problem
 from mercato_contract.replies import Quote
 from mercato_contract.texts import is_blank, trimmed
-from mercato_contract.wire import as_json, parse_instant
+from mercato_contract.wire import as_json, parse_instant, rfc3339
 
 # --- placing --------------------------------------------------------------------------------------
 
@@ -311,7 +311,8 @@ def decide_cancellation(
 ) -> StoredCancellation | None:
     """Return the storefront's cancellation as the merchant decides it; None if it is decided so already.
 
-    Raises ValidationFailed, OrderClosed, and Conflict if the storefront doesn't ask for it any more.
+    Raises ValidationFailed, OrderClosed, and Conflict if the storefront doesn't ask for it any more, or if its store is
+    called about it and the order would go on.
     """
     decision, found = update.cancellation, order.cancellation
     assert decision is not None, "another update"
@@ -333,6 +334,13 @@ def decide_cancellation(
         raise Conflict(
             f"The cancellation is {found.status.value} already, and the order goes on. To end it, set its state to "
             "cancelled."
+        )
+    if not decision.accepted and not order.is_pulled:
+        # Another system of the merchant has the call, and may have cancelled the order already.
+        raise Conflict(
+            f"The store is called about this cancellation until {rfc3339(found.give_up_at)}, and its answer decides: "
+            "it may have cancelled the order already. Let it answer order.cancel with accepted false; without an "
+            "answer the order goes on, too. To cancel the order now, send accepted true."
         )
     return replace(found, status=status, at=now, refusal=decision.reason)
 

@@ -58,6 +58,7 @@ class OrderFacts(Struct, frozen=True, kw_only=True):
     accepted_by: Actor | None = None
     status_at: datetime | None = None
     closed_by: Actor | None = None
+    refused_by: Actor | None = None
     promised_for: datetime | None = None
     timezone: str = "UTC"
     is_pickup: bool = True
@@ -73,9 +74,14 @@ def facts_of(
 
     `entries` may have the rest of its timeline as well.
     """
-    accepted = next((entry for entry in entries if _has_begun(entry)), None)
-    changed = [entry for entry in entries if _changes_status(entry)]
-    last = changed[-1] if changed else None
+    accepted = last = refused = None
+    for entry in entries:
+        if accepted is None and _has_begun(entry):
+            accepted = entry
+        if _changes_status(entry):
+            last = entry
+        if entry.type == "cancellation.refused":
+            refused = entry
     return OrderFacts(
         state=row.state,
         status=row.status,
@@ -87,6 +93,7 @@ def facts_of(
         accepted_by=None if accepted is None else Actor(accepted.actor),
         status_at=None if last is None else datetime.fromisoformat(last.at),
         closed_by=None if last is None or row.state is OrderState.OPEN else Actor(last.actor),
+        refused_by=None if refused is None else Actor(refused.actor),
         promised_for=row.estimated_ready_at,
         timezone=timezone,
         is_pickup=isinstance(row.fulfillment, PickupFulfillment),
@@ -183,10 +190,10 @@ def _cancelling(order: OrderFacts) -> Iterator[str]:
             requested = ago(wish.requested_at, order.now)
             yield f"The storefront asked to cancel it {requested}; the store hasn't answered yet."
         case CancellationStatus.REFUSED:
-            # A store without a webhookUrl isn't asked: the service refused, and the reason says so.
+            # Where no store is called, the service itself refused, and the reason says so.
             refused = (
                 "Its cancellation was refused"
-                if order.accepted_by is Actor.SERVICE
+                if Actor.SERVICE in {order.refused_by, order.accepted_by}
                 else "The store refused to cancel it"
             )
             yield f"{refused} {ago(wish.at, order.now)}{_reason(wish.refusal)}"

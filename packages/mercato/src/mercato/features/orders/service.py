@@ -8,10 +8,11 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mercato.features.orders import idempotency, queries, spending
 from mercato.features.orders.by_hand import end_waiting
-from mercato.features.orders.cancellation_calls import end_calls
+from mercato.features.orders.cancellation_calls import end_calls, is_store_called
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.idempotency import KeyedRequest, Pinned, PlacedOrder
 from mercato.features.orders.lifecycle import (
@@ -211,11 +212,14 @@ class Orders(Struct, frozen=True):
         return Done()
 
     async def _apply_all(self, tx: Write, changes: Sequence[tuple[OrderRow, OrderChange]]) -> list[OrderRow]:
+        told: list[tuple[OrderRow, OrderChange]] = []
         for row, change in changes:
+            after = change.apply_to(row)
             if isinstance(change, OrderCancelledByStorefront | OrderCancellationRefused):
                 await end_calls(tx, change.cancellation, now=change.at)
             await end_waiting(tx, row, delivered=change.actor is Actor.MERCHANT, now=change.at)
-        applied = await self.lifecycle.apply_all(tx, changes)
+            told.append((row, await _with_notice(tx, row, change, after)))
+        applied = await self.lifecycle.apply_all(tx, told)
         if applied:
             processes.crash_point("order.moved")
         return applied
@@ -284,6 +288,16 @@ def _changes(
     if progress is None:
         return []
     return [(row, PROGRESS[progress.after.state](at=progress.at, progress=progress))]
+
+
+async def _with_notice(tx: Read, row: OrderRow, change: OrderChange, after: OrderRow) -> OrderChange:
+    """Return the change, which tells the store if it is called about a cancellation that another system has decided.
+
+    It may refuse in the same moment, and would prepare an order that is cancelled.
+    """
+    if change.tells_store or not is_store_called(row) or after.state is not OrderState.CANCELLED:
+        return change
+    return replace(change, tells_store=True, webhook_url=await queries.find_webhook_url(tx, row))
 
 
 def _decision(decided: StoredCancellation) -> OrderChange:
