@@ -166,6 +166,18 @@ async def test_a_repeat_of_the_placement_gets_the_first_answer_whatever_the_pers
     assert (again.status, again.body) == (201, first.body)
 
 
+@own()
+async def test_a_repeat_gets_the_order_of_an_erased_customer_whatever_the_person_decided(manual: Trade):
+    order = manual.order()
+    first = await manual.place(order, key="k-2")
+    await manual.update(first.json(), state="cancelled", cancelReason="Out of dough")
+    await erase_all(manual.mercato.app.db, CUSTOMER["email"])
+    again = await manual.place(order, key="k-2")
+    assert (again.status, again.json()["orderId"]) == (201, first.json()["orderId"])
+    assert (again.json()["state"], "customer" in again.json()) == ("cancelled", False)
+
+
+@on_both
 async def test_an_order_that_a_person_refuses_is_cancelled_for_that_reason(manual: Trade):
     order = await manual.placed()
     assert (await manual.update(order, state="cancelled", cancelReason="Out of dough")).status == 200
@@ -174,6 +186,36 @@ async def test_an_order_that_a_person_refuses_is_cancelled_for_that_reason(manua
 
 
 @own()
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"partnerOrderId": "T-65"},
+        {"estimatedReadyAt": "2030-01-31T18:30:00.000Z"},
+        {"courier": {"name": "Grace"}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_an_order_waits_for_a_person_who_confirms_it_whatever_else_a_system_says_of_it(
+    manual: Trade, change: dict[str, Any]
+):
+    confirmed, left = await manual.placed(), await manual.placed()
+    for order in (confirmed, left):
+        assert (await manual.update(order, **change)).status == 200
+        assert (await read(manual, order))["status"] == "pending"
+    assert (await manual.update(confirmed, status="confirmed")).status == 200
+    await end_time(manual)
+    assert (await ended(manual, left))["cancelReason"] == "NOT_ACCEPTED"
+    assert (await read(manual, confirmed))["state"] == "open"
+    history = (await manual.pos.get(f"{MERCHANT}/{confirmed['orderId']}/timeline")).json()["entries"]
+    [at] = [entry["at"] for entry in history if entry["detail"].get("status") == "confirmed"]
+    day = at[:10]
+    report = await manual.pos.get(f"/v1/commerce/reports/orders?from={day}&to={day}&timezone=UTC")
+    accepted = {row["orderId"]: row["acceptedAt"] for row in report.json()["orders"]}
+    assert accepted == {confirmed["orderId"]: at, left["orderId"]: None}
+
+
+@own()
+@on_both
 async def test_an_order_that_nobody_accepts_in_time_is_cancelled_once(manual: Trade):
     order = await manual.placed()
     await end_time(manual)

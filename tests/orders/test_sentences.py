@@ -90,6 +90,10 @@ def cancellation(status: CancellationStatus, refusal: str | None = None) -> Stor
             "Completed 4 minutes ago by Forno Lucia, 8 minutes after it was placed.",
         ),
         (
+            {"state": COMPLETED, "closed_by": Actor.MERCHANT, "placed_at": minutes(4.5)},
+            "Completed 4 minutes ago by Forno Lucia, less than a minute after it was placed.",
+        ),
+        (
             {
                 "state": CANCELLED,
                 "answer": StoreAnswer.REFUSED,

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 from tests.api.agent_keys import assistant
-from tests.api.trade import ADDRESS, CUSTOMER, line, tea, trade
+from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, line, tea, trade
 from tests.catalog.documents import TEA, cafe
 from tests.console.browser import Browser, Page
 from tests.databases import mostly_sqlite, on_both, only_sqlite
-from tests.quotes.quoting import Quoting
+from tests.quotes.quoting import Quoting, origin
 from tests.service import MerchantServer
 from tests.stored import text_of
 
@@ -21,19 +22,24 @@ from mercato.features.orders.errors import SpendLimitExceeded
 from mercato.features.orders.idempotency import PlacedOrder
 from mercato.features.orders.privacy import erase_all
 from mercato.features.partners import credentials
+from mercato.features.partners.vault import KEY_BYTES, Vault
+from mercato.features.quotes.approvals import PageRequest
 from mercato.features.quotes.model import (
     LIFETIME,
     ApprovalRequest,
     NewQuote,
     QuoteDeclined,
     QuoteExpired,
+    QuotePlacement,
     QuoteState,
 )
 from mercato.features.quotes.privacy import erase_quotes
+from mercato.features.quotes.queries import find_quote, list_asked, replace_content
 from mercato.features.quotes.tables import quotes
 from mercato.features.requests.tables import refused_requests
 from mercato.platform.db.audit import list_entries
 from mercato.platform.errors import IdempotencyKeyReused
+from mercato.platform.telemetry.tracing import new_trace
 from mercato_contract.texts import without_secrets
 from mercato_contract.wire import rfc3339
 
@@ -268,6 +274,34 @@ async def test_a_changed_price_is_shown_and_asked_again(here: Quoting):
     assert order["amounts"]["total"] == "6.80"
 
 
+@on_both
+async def test_a_person_reads_what_the_approved_order_costs_and_not_what_it_was_quoted_at(here: Quoting):
+    _, browser, page = await opened(here)
+    await reprice(here, "3.00")
+    shown = await browser.press(page, "Place order")
+    done = await browser.press(shown, "Place order")
+    assert "6.80 USD" in done.region("Amounts")
+    assert "5.80" not in done.region("Amounts")
+    async with here.trade.mercato.app.db.read() as tx:
+        [listed] = await list_asked(tx, (await here.caller()).partner_id, limit=5)
+    assert listed.total_text == "6.80 USD"
+
+
+async def test_an_order_that_was_priced_again_can_be_approved_until_its_quote_expires(here: Quoting):
+    quote, browser, page = await opened(here)
+    here.time.ahead = LIFETIME - timedelta(minutes=1)
+    await reprice(here, "3.00")
+    shown = await browser.press(page, "Place order")
+    assert shown.heading == "Approve this order?"
+    here.time.ahead = LIFETIME
+    late = await browser.press(shown, "Place order")
+    assert (late.status, late.heading) == (410, "This can't be approved any more")
+    with pytest.raises(QuoteExpired):
+        await here.place(quote)
+    assert await here.orders() == []
+
+
+@on_both
 async def test_a_price_that_changed_before_the_page_is_opened_is_shown_at_once(here: Quoting):
     quote = await here.quote()
     approval = await asked(here, quote)
@@ -310,6 +344,17 @@ async def test_a_store_that_refuses_the_approved_order_is_told_on_the_page(here:
     assert "No tea" in done.root.text
 
 
+async def test_an_order_that_a_person_refuses_after_it_was_approved_was_placed(here: Quoting):
+    store = f"/v1/commerce/stores/{here.trade.store['storeId']}"
+    assert (await here.trade.pos.call("PUT", store, {"orderHandling": "manual"})).status == 200
+    _, browser, page = await opened(here)
+    await browser.press(page, "Place order")
+    (order_id,) = await here.orders()
+    refusal = {"state": "cancelled", "cancelReason": "TOO_BUSY"}
+    assert (await here.trade.pos.post(f"{MERCHANT}/{order_id}/status", refusal)).status == 200
+    assert (await browser.open(page.url)).heading == "The order is cancelled"
+
+
 async def refusing(_request: web.Request, _body: bytes) -> web.Response:
     return web.json_response({"errors": [{"code": "ITEM_UNAVAILABLE", "message": "No tea"}]}, status=409)
 
@@ -332,6 +377,32 @@ async def test_a_revoked_keys_order_cannot_be_approved(here: Quoting):
     late = await browser.press(page, "Place order")
     assert late.heading == "This can't be approved any more"
     assert "revoked" in late.root.text
+    assert await here.orders() == []
+
+
+async def test_a_payment_that_no_key_opens_any_more_is_not_left_out(here: Quoting):
+    quote, _, page = await opened(here, payment=CARD)
+    app, caller = here.trade.mercato.app, await here.caller()
+    rotated = replace(app.quotes, vault=Vault([bytes(KEY_BYTES)]))
+    with pytest.raises(QuoteExpired):
+        await rotated.place(
+            caller,
+            quote.id,
+            QuotePlacement("5.80", msgspec.Raw(msgspec.json.encode(CARD))),
+            trace=new_trace(),
+            make_origin=origin,
+        )
+    async with app.db.write() as tx:
+        stored = await find_quote(tx, quote.id)
+        assert stored is not None
+        content = app.quotes.open(stored)
+        assert content is not None
+        # As if it had been priced again since.
+        assert await replace_content(tx, stored, rotated.seal(quote.id, content))
+    asked_at = PageRequest(request_id="r", trace_id="0" * 32, trace=new_trace(), make_origin=origin)
+    secret = page.url.rpartition("/")[2]
+    shown = await replace(app.approvals, quotes=rotated).place(secret, asked_at, total="5.80 USD")
+    assert isinstance(shown.problem, QuoteExpired)
     assert await here.orders() == []
 
 

@@ -186,6 +186,24 @@ async def test_after_a_day_a_repeat_gets_the_order_as_it_is(here: Quoting):
     assert len(await here.orders()) == 1
 
 
+@pytest.mark.parametrize("later", [timedelta(hours=1), timedelta(hours=25)], ids=str)
+async def test_a_repeat_gets_an_order_that_a_person_has_refused_since(here: Quoting, later: timedelta):
+    store = f"/v1/commerce/stores/{here.trade.store['storeId']}"
+    assert (await here.trade.pos.call("PUT", store, {"orderHandling": "manual"})).status == 200
+    quote = await here.quote()
+    first = await here.placed(quote)
+    order = msgspec.json.decode(first.document)
+    assert (await here.trade.update(order, state="cancelled", cancelReason="Out of dough")).status == 200
+    # Without the answer that was pinned, which names the customer.
+    await erase_all(here.trade.mercato.app.db, CUSTOMER["email"])
+    here.time.ahead = later
+    await keep_up(here)
+    again = await here.placed(quote)
+    assert again.order_id == first.order_id
+    now = msgspec.json.decode(again.document)
+    assert (now["state"], now["cancelReason"]) == ("cancelled", "Out of dough")
+
+
 async def test_another_total_is_refused_with_the_right_one_and_places_nothing(here: Quoting):
     quote = await here.quote()
     with pytest.raises(OrderTotalDifferent, match=r"5\.80 USD"):

@@ -143,6 +143,7 @@ def _shown(
     return {
         "lines": lines,
         "currency": amounts.currency,
+        "sum": f"{amounts.total} {amounts.currency}",
         "amounts": list(_rows(amounts)),
         "how": "Pickup" if delivery is None else "Delivery by the store",
         "when": "as soon as possible" if at is None else say_text(at, timezone),
@@ -179,7 +180,8 @@ def _address(delivery: DeliveryFulfillment) -> str | None:
 
 def _title_of(order: OrderRow) -> str:
     if order.state is OrderState.CANCELLED:
-        return "The order was not placed" if order.answer is StoreAnswer.REFUSED else "The order is cancelled"
+        was_placed = order.answer is not StoreAnswer.REFUSED or order.is_pulled
+        return "The order is cancelled" if was_placed else "The order was not placed"
     return "The store is being asked" if order.answer is StoreAnswer.WAITING else "The order is placed"
 
 

@@ -198,7 +198,10 @@ class OrderGivenUp(OrderChange, frozen=True, kw_only=True):
 
 
 class OrderUpdated(OrderChange, frozen=True, kw_only=True):
-    """The merchant updated the order, which stays open. A merchant that updates an order has received it."""
+    """The merchant updated the order, which stays open. A merchant that updates an order has received it.
+
+    A person accepts one by its status, or by completing it: a number or a time alone accepts nothing.
+    """
 
     entry: ClassVar[str] = "updated"
     actor: Actor = Actor.MERCHANT
@@ -224,8 +227,12 @@ class OrderUpdated(OrderChange, frozen=True, kw_only=True):
             return order.answer
         if self.actor is not Actor.MERCHANT:
             return StoreAnswer.GIVEN_UP
-        refuses = order.answer is StoreAnswer.PENDING and self.progress.after.state is OrderState.CANCELLED
-        return StoreAnswer.REFUSED if refuses else StoreAnswer.ACCEPTED
+        if order.answer is StoreAnswer.PENDING:
+            if self.progress.after.state is OrderState.CANCELLED:
+                return StoreAnswer.REFUSED
+            if self.progress.after.state is OrderState.OPEN and not self.progress.changes_status:
+                return StoreAnswer.PENDING
+        return StoreAnswer.ACCEPTED
 
     def detail(self) -> EntryDetail:
         """Return the members that changed; of the courier only that it did: the history outlives the person's data."""

@@ -557,7 +557,8 @@ class Placements(Struct, frozen=True):
     ) -> OrderOutcome:
         """Return the order's outcome. It is pinned to the key once the store has answered, or a person has to."""
         match order.answer:
-            case StoreAnswer.ACCEPTED | StoreAnswer.PENDING:
+            # An order about which no store is called was placed, whatever a person decided since.
+            case answer if order.is_pulled or answer in {StoreAnswer.ACCEPTED, StoreAnswer.PENDING}:
                 placed = PlacedOrder(order.id, order.storefront_document)
                 await idempotency.pin(tx, claim, placed, order_content=order.content)
                 return placed

@@ -21,6 +21,7 @@ from sqlalchemy import (
     bindparam,
     case,
     func,
+    literal_column,
     or_,
     select,
 )
@@ -36,6 +37,7 @@ from mercato.features.stores.model import StoreNotFound
 from mercato.features.stores.queries import find_common_timezone
 from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import Database, Read
+from mercato.platform.db.types import json_member
 from mercato.platform.slots import Slots
 from mercato_contract.clock import first_id, zone
 from mercato_contract.money import to_text
@@ -49,7 +51,7 @@ from mercato_contract.reports import (
     date_fault,
     parse_date,
 )
-from mercato_contract.stores import timezone_fault
+from mercato_contract.stores import OrderHandling, timezone_fault
 from mercato_contract.texts import count_of
 from mercato_contract.wire import as_json, rfc3339
 
@@ -317,6 +319,12 @@ def _moment(*conditions: ColumnElement[bool]) -> ColumnElement[datetime]:
             c.order_id == orders.c.id,
             c.number < _MAX_ENTRIES,
             or_(*(c.type == kind for kind in _ACCEPTING)),
+            # A person accepts an order by its status: another update before says nothing of it.
+            or_(
+                c.type != "updated",
+                func.coalesce(orders.c.handling, "") != OrderHandling.MANUAL.value,
+                c.detail.contains('"status":"'),
+            ),
             *conditions,
         )
         .scalar_subquery()
@@ -325,8 +333,9 @@ def _moment(*conditions: ColumnElement[bool]) -> ColumnElement[datetime]:
 
 ACCEPTED_AT: Final = _moment().label("accepted_at")
 READY_AT: Final = _moment(
-    # A quote in a text is escaped, so nothing that somebody wrote is taken for the member.
-    or_(*(history.c.detail.contains(f'"status":"{status.value}"') for status in _READY))
+    json_member(history.c.detail, literal_column("'status'")).in_(
+        [literal_column(f"'{status.value}'") for status in _READY]
+    )
 ).label("ready_at")
 
 CONTENT: Final = case((orders.c.sold.is_(None), orders.c.content)).label("content")

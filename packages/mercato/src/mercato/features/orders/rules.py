@@ -178,6 +178,10 @@ class ProgressChange(Struct, frozen=True, kw_only=True):
     after: Progress
     at: datetime
 
+    @property
+    def changes_status(self) -> bool:
+        return self.after.status is not self.before.status
+
 
 class _ParsedUpdate(Struct, frozen=True):
     status: OrderStatus | None

@@ -17,6 +17,7 @@ from mercato.features.orders.rules import NOT_ACCEPTED
 from mercato_contract.orders import Actor, CancellationStatus, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.placements import PickupFulfillment
 from mercato_contract.problems import OrderError
+from mercato_contract.stores import OrderHandling
 from mercato_contract.texts import count_of
 
 MAX_REASON: Final = 200
@@ -45,7 +46,8 @@ def number_of(row: OrderRow) -> str:
 class OrderFacts(Struct, frozen=True, kw_only=True):
     """What the sentence is made of. `status_at` is when the status or the state last changed.
 
-    `closed_by` is who completed or cancelled the order. `timezone` is the one that the page shows times in.
+    `closed_by` is who completed or cancelled the order, `refused_by` who refused to cancel it last. `timezone` is the
+    one that the page shows times in.
     """
 
     state: OrderState
@@ -76,7 +78,7 @@ def facts_of(
     """
     accepted = last = refused = None
     for entry in entries:
-        if accepted is None and _has_begun(entry):
+        if accepted is None and _has_begun(row, entry):
             accepted = entry
         if _changes_status(entry):
             last = entry
@@ -103,9 +105,11 @@ def facts_of(
     )
 
 
-def _has_begun(entry: TimelineEntry) -> bool:
-    """Return whether the store has the order from this entry on."""
-    return entry.type == "accepted" or (entry.type == "updated" and entry.actor == Actor.MERCHANT)
+def _has_begun(row: OrderRow, entry: TimelineEntry) -> bool:
+    """Return whether the store has the order from this entry on. A person accepts it by its status."""
+    if entry.type == "updated" and entry.actor == Actor.MERCHANT:
+        return row.handling is not OrderHandling.MANUAL or "status" in entry.detail
+    return entry.type == "accepted"
 
 
 def _changes_status(entry: TimelineEntry) -> bool:
@@ -156,7 +160,8 @@ def _open(order: OrderFacts) -> str:
 def _completed(order: OrderFacts) -> str:
     if order.status_at is None:
         return f"Completed by {order.store}."
-    took = span(order.status_at - order.placed_at)
+    age = order.status_at - order.placed_at
+    took = "less than a minute" if age < timedelta(minutes=1) else span(age)
     return f"Completed {ago(order.status_at, order.now)} by {order.store}, {took} after it was placed."
 
 
@@ -265,7 +270,7 @@ def progress_of(row: OrderRow, entries: Sequence[TimelineEntry]) -> list[Step]:
         return next((entry.at for entry in entries if entry.detail.get("status") in values), None)
 
     placed = next((entry.at for entry in entries if entry.type == "placed"), None)
-    accepted = next((entry.at for entry in entries if _has_begun(entry)), None)
+    accepted = next((entry.at for entry in entries if _has_begun(row, entry)), None)
     ended = next((one.at for one in entries if one.type in {"completed", "cancelled", "refused"}), None)
     return [
         Step("Placed", placed),

@@ -217,7 +217,8 @@ class Orders(Struct, frozen=True):
             after = change.apply_to(row)
             if isinstance(change, OrderCancelledByStorefront | OrderCancellationRefused):
                 await end_calls(tx, change.cancellation, now=change.at)
-            await end_waiting(tx, row, delivered=change.actor is Actor.MERCHANT, now=change.at)
+            if after.answer is not row.answer:
+                await end_waiting(tx, row, delivered=change.actor is Actor.MERCHANT, now=change.at)
             told.append((row, await _with_notice(tx, row, change, after)))
         applied = await self.lifecycle.apply_all(tx, told)
         if applied:

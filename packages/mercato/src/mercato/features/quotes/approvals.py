@@ -96,6 +96,9 @@ class Approvals(Struct, frozen=True, kw_only=True):
                 return None
             if content is None or quote.state is not QuoteState.PENDING or total_of(content.order) != total:
                 return None
+            if quote.is_over(self.quotes.clock()):
+                # The token of an order that was priced again would be good for longer.
+                return None
             caller = await self.callers.get_by_key(quote.key_id, quote.partner_id)
             return await self.quotes.place_quote(
                 caller,

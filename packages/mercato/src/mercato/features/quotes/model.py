@@ -76,7 +76,10 @@ class QuoteRow(Struct, frozen=True, kw_only=True):
 
 
 class AskedApproval(Struct, frozen=True, kw_only=True):
-    """A quote about which a person was asked, for the list of its storefront. `store` is None once it is deleted."""
+    """A quote about which a person was asked, for the list of its storefront.
+
+    `store` is None once it is deleted, and `total` what the order costs.
+    """
 
     quote_id: UUID
     agent_id: UUID

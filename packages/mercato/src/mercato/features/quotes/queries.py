@@ -6,8 +6,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec.structs import asdict
-from sqlalchemy import Row, bindparam, delete, select, update
+from sqlalchemy import Row, bindparam, delete, func, select, update
 
+from mercato.features.orders.tables import orders
 from mercato.features.partners.tables import agents, api_keys
 from mercato.features.quotes.model import OPEN, AskedApproval, QuoteRow, QuoteState
 from mercato.features.quotes.tables import quotes
@@ -40,13 +41,18 @@ async def list_asked(tx: Read, partner_id: UUID, *, limit: int) -> list[AskedApp
     """Return the partner's newest quotes about which a person was asked."""
     c = quotes.c
     found = (
-        select(c.id, c.currency, c.total, c.state, c.created_at, c.expires_at, c.order_id)
+        select(c.id, c.currency, c.state, c.created_at, c.expires_at, c.order_id)
         .add_columns(
-            agents.c.id.label("agent_id"), agents.c.name.label("agent"), stores.c.name.label("store")
+            agents.c.id.label("agent_id"),
+            agents.c.name.label("agent"),
+            stores.c.name.label("store"),
+            # Approved at another price than it was quoted at, perhaps.
+            func.coalesce(orders.c.total, c.total).label("total"),
         )
         .join(api_keys, api_keys.c.id == c.key_id)
         .join(agents, agents.c.id == api_keys.c.agent_id)
         .join(stores, stores.c.id == c.store_id, isouter=True)
+        .join(orders, orders.c.id == c.order_id, isouter=True)
         .where(c.partner_id == partner_id, c.approval.is_not(None))
     )
     return [

@@ -284,7 +284,8 @@ class Quotes(Struct, frozen=True, kw_only=True):
         order = await self.find_order(caller.partner_id, quote.id, quote)
         assert order is not None, "orders are never deleted"
         match order.answer:
-            case StoreAnswer.ACCEPTED | StoreAnswer.PENDING:
+            # An order about which no store is called was placed, whatever a person decided since.
+            case answer if order.is_pulled or answer in {StoreAnswer.ACCEPTED, StoreAnswer.PENDING}:
                 return PlacedOrder(order.id, order.storefront_document, replayed=True)
             case StoreAnswer.REFUSED:
                 problem = problem_of(order.errors)
@@ -393,10 +394,16 @@ class Quotes(Struct, frozen=True, kw_only=True):
         return open_content(self.vault, quote)
 
     def open_payment(self, quote: QuoteRow) -> msgspec.Raw | msgspec.UnsetType:
-        """Return the payment of a quote about which a person is asked."""
+        """Return the payment of a quote about which a person is asked.
+
+        Raises QuoteExpired if it is sealed with a key that is gone.
+        """
         if quote.payment is None:
             return UNSET
-        return msgspec.Raw(self.vault.open(quote.payment, context=_payment(quote.id)).encode())
+        try:
+            return msgspec.Raw(self.vault.open(quote.payment, context=_payment(quote.id)).encode())
+        except VaultError:
+            raise QuoteExpired(quote) from None
 
 
 def _final(outcome: OrderOutcome) -> OrderOutcome:

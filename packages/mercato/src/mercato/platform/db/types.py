@@ -79,6 +79,26 @@ def _compile_on_postgresql(element: id_end, compiler: Any, **options: Any) -> st
     return f"right(CAST({compiler.process(element.clauses, **options)} AS TEXT), 8)"
 
 
+class json_member(FunctionElement[str]):  # noqa: N801  # used as the SQL function that it is
+    """A text among the members of a stored JSON object: of a column, by the member's name. None if it isn't there."""
+
+    type = Text()
+    inherit_cache = True
+    name = "json_member"
+
+
+@compiles(json_member)
+def _compile_json_member(element: json_member, compiler: Any, **options: Any) -> str:
+    column, name = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"json_extract({column}, '$.' || {name})"
+
+
+@compiles(json_member, "postgresql")
+def _compile_json_member_on_postgresql(element: json_member, compiler: Any, **options: Any) -> str:
+    column, name = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"(CAST({column} AS JSON) ->> {name})"
+
+
 # SQLite numbers rows itself only in a column that is exactly INTEGER.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
 """The type of a row number that the database assigns."""
