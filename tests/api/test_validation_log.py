@@ -11,6 +11,7 @@ from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 
 from mercato.features import offboarding
+from mercato.features.orders.privacy import erase_all
 from mercato.features.stores.tables import stores
 from mercato.features.upkeep import Upkeep
 from mercato.features.webhooks import validation_log
@@ -158,6 +159,22 @@ async def test_a_validation_that_waits_while_its_partner_is_deleted_is_not_recor
     await offboarding.delete(db, partner_id, now=clock.now)
     await here.mercato.app.validation_log.flush()
     assert await rows(here) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["+1 202-555-0143", "\uff21da@Example.com"])
+async def test_a_recorded_validation_forgets_an_erased_customer_however_it_spells_them(
+    here: Trade, name: str
+):
+    store = f"/v1/commerce/stores/{here.store['storeId']}"
+    assert (await here.pos.call("PUT", store, {"address": {"country": "US"}})).status == 200
+    await here.validate(here.order(customer=CUSTOMER | {"phone": "(202) 555-0143"}))
+    other = CUSTOMER | {"email": "bob@example.com", "phone": "(202) 555-0144"}
+    here.shop.answers["validate"] = NO
+    await here.validate(here.order(customer=other))
+    assert len(await logged(here)) == 2
+    await erase_all(here.mercato.app.db, name)
+    [left] = await logged(here)
+    assert (await detail(here, left))["body"]["data"]["order"]["customer"]["email"] == "bob@example.com"
 
 
 @pytest.mark.parametrize("how", ["retention", "offboarding"])

@@ -8,7 +8,7 @@ from tests.api.agent_keys import AGENTS, assistant
 from tests.api.trade import ORDERS, Time, Trade, trade
 from tests.console.test_keys import shown
 from tests.console.test_screens import check_frame
-from tests.console.visiting import enter_as_partner, enter_as_person
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.databases import mostly_sqlite, on_both
 from tests.quotes.quoting import Quoting
 from tests.service import MerchantServer, Service
@@ -74,6 +74,10 @@ async def test_the_page_of_an_agent_has_its_last_orders_and_refused_calls(here: 
     assert [row[0] for row in page.rows("Refused calls")] == ["403 SPEND_LIMIT_EXCEEDED"]
     order = await browser.open(f"/console/orders/{placed['orderId']}")
     assert "Placed by agent Lunch" in order.text
+    reader = await enter_as_partner(here.mercato, here.front, readOnly=True)
+    assert "Placed by agent Lunch" in (await reader.open(f"/console/orders/{placed['orderId']}")).text
+    operator = await enter_as_operator(here.mercato)
+    assert "Placed by agent Lunch" in (await operator.open(f"/console/orders/{placed['orderId']}")).text
     merchant = await enter_as_partner(here.mercato, here.pos)
     assert "Lunch" not in (await merchant.open(f"/console/orders/{placed['orderId']}")).text
 

@@ -116,6 +116,11 @@ async def happen(deal: Trade) -> None:
     assert (await deal.pos.post(path, adjustment, headers=headers)).status == 201
     assert (await deal.pos.post(path, adjustment | {"amount": reason}, headers=headers)).status == 422
     assert (await deal.update(cancelled, state="cancelled", cancelReason=reason)).status == 200
+    answers["cancel"] = {"accepted": False, "reason": reason}
+    kept = await deal.placed(marked(deal))
+    headers = {"Idempotency-Key": str(uuid4())}
+    path = f"/v1/marketfront/orders/{kept['orderId']}/cancel"
+    assert (await deal.front.post(path, {"reason": "CHANGED_MIND"}, headers=headers)).status == 409
     given_up = await deal.placed(marked(deal))
     await deal.mercato.app.orders.cancel(UUID(given_up["orderId"]), reason="Fraud")
     answers["place"] = echo_and_refuse

@@ -133,7 +133,8 @@ async def test_an_operator_sees_a_partners_report_and_no_words_of_partners(
 ):
     here = await trade(mercato, shop)
     order = await here.placed()
-    assert (await here.update(order, state="cancelled", cancelReason="Ada never came")).status == 200
+    ended = {"state": "cancelled", "cancelReason": "Ada never came", "partnerOrderId": "Ada 7"}
+    assert (await here.update(order, **ended)).status == 200
     await move(mercato, UUID(order["orderId"]), at("2026-03-29T12:00:00Z"))
     browser = await enter_as_operator(mercato)
     page = await browser.open("/console/reports")
@@ -142,10 +143,16 @@ async def test_an_operator_sees_a_partners_report_and_no_words_of_partners(
     name = (await mercato.app.callers.get((here.pos.key or "").encode())).partner_id
     page = await browser.open(f"/console/reports?{QUERY}&partner={name}")
     assert page.rows(CANCELLED) == [["OTHER", "1"]]
+    text = (await browser.open(page.link("Download CSV"))).body.decode("utf-8-sig")
+    [row] = csv.DictReader(io.StringIO(text))
+    assert (row["state"], row["cancelReason"]) == ("cancelled", "OTHER")
+    assert "Ada" not in text
     page = await browser.open(f"/console/reports?{QUERY}&partner=nobody")
     assert "No partner has this name or id." in page.text
     own = await enter_as_partner(mercato, here.pos)
-    assert (await own.open(f"/console/reports?{QUERY}")).rows(CANCELLED) == [["Ada never came", "1"]]
+    page = await own.open(f"/console/reports?{QUERY}")
+    assert page.rows(CANCELLED) == [["Ada never came", "1"]]
+    assert b"Ada never came" in (await own.open(page.link("Download CSV"))).body
 
 
 @pytest.mark.parametrize(

@@ -481,6 +481,16 @@ async def test_old_quotes_are_deleted_and_their_orders_are_found_by_them_for_eve
         await here.find(unplaced)
 
 
+async def test_an_erased_customers_quote_cannot_be_placed_however_it_spells_the_number(here: Quoting):
+    app, store = here.trade.mercato.app, f"/v1/commerce/stores/{here.trade.store['storeId']}"
+    assert (await here.trade.pos.call("PUT", store, {"address": {"country": "US"}})).status == 200
+    quote = await here.quote(here.trade.order(customer=CUSTOMER | {"phone": "(202) 555-0143"}))
+    assert await erase_quotes(app.db, app.vault, "202 555 0143 9") == 0
+    assert await erase_quotes(app.db, app.vault, "+1 202-555-0143") == 1
+    with pytest.raises(QuoteExpired):
+        await here.place(quote)
+
+
 @pytest.mark.parametrize("name", [CUSTOMER["email"].upper(), "+1 555 0100"])
 async def test_an_erased_customers_quote_cannot_be_placed(here: Quoting, name: str):
     app = here.trade.mercato.app

@@ -9,7 +9,15 @@ from msgspec import Struct, field
 from mercato.console.filters import Filters, partner_of, read_filters, store_of
 from mercato.console.screen import EVERYBODY, Download, Page, Screens, Visit
 from mercato.features.orders.lifecycle import OWN_CODES
-from mercato.features.orders.reports import BOM, Days, Selection, Totals, check_store, day_of, days_of
+from mercato.features.orders.reports import (
+    BOM,
+    Days,
+    Selection,
+    Totals,
+    check_store,
+    day_of,
+    days_of,
+)
 from mercato.features.orders.summaries import (
     MAX_SUMMED,
     CurrencySummary,
@@ -116,7 +124,7 @@ async def download_orders(visit: Visit) -> Download:
     filters.check()
     if selection is None:
         raise ValidationFailed.at(None, "Choose a partner.")
-    parts = visit.app.order_reports.as_csv(selection, mark=BOM)
+    parts = visit.app.order_reports.as_csv(selection, mark=BOM, has_words=not visit.is_operator)
     return Download(f"orders-{days.first}-{days.last}.csv", CSV, parts)
 
 

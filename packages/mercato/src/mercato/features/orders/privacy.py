@@ -29,10 +29,12 @@ from mercato.features.orders.record import (
 )
 from mercato.features.orders.search import (
     ContactKeys,
+    find_countries,
     find_country_code,
     forget_customers,
     list_orders_having,
     may_be_phone,
+    normal_email,
     normal_phone,
 )
 from mercato.features.orders.tables import idempotency_keys as keys
@@ -78,10 +80,10 @@ _SHOWN: Final = frozenset(
     {
         *("total", "currency", "status", "state", "estimatedReadyAt", "estimatedDeliveryAt", "courier"),
         *("adjustment", "amount"),
-        *("event", "to", "number", "ms", "succeeded", "error", "deliveryId"),
+        *("event", "to", "number", "ms", "succeeded", "error", "deliveryId", "agent"),
     }
 )
-"""Members of a timeline's entries whose texts are this service's."""
+"""Members of a timeline's entries whose texts are this service's, and the name of the agent that placed the order."""
 
 
 # --- erasing --------------------------------------------------------------------------------------
@@ -92,6 +94,7 @@ class _Order(Wire):
 
 
 class _Data(Wire):
+    store_id: UUID
     order: _Order
 
 
@@ -250,19 +253,32 @@ async def find_orders_of_contact(
 async def find_validations(
     tx: Read, name: str, *, after: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
-    """Return the same of recorded validations."""
+    """Return the same of recorded validations, however they spell an e-mail address or a phone number."""
     rows = await list_validations(tx, after=after, limit=limit)
-    ids = [id_ for id_, body in rows if is_customer(name, _validate_body.decode(body).data.order.customer)]
+    found = [(id_, _validate_body.decode(body).data) for id_, body in rows]
+    countries = await find_countries(tx, {data.store_id for _, data in found})
+    ids = [
+        id_
+        for id_, data in found
+        if is_customer(name, data.order.customer, country=countries.get(data.store_id))
+    ]
     return ids, rows[-1][0] if len(rows) == limit else None
 
 
-def is_customer(name: str, customer: Customer | None) -> bool:
+def is_customer(name: str, customer: Customer | None, *, country: str | None = None) -> bool:
+    """Return whether the name is the customer's e-mail address, phone number or `partnerUserId`.
+
+    `country` is the one as in which the customer's number may be written, as in orders that the search finds.
+    """
     if customer is None:
         return False
     members = (customer.email, customer.phone, customer.partner_user_id)
     if name.lower() in {text.lower() for text in members if text}:
         return True
-    return may_be_phone(name) and normal_phone(name, None) == normal_phone(customer.phone, None)
+    if "@" in name:
+        return normal_email(name) == normal_email(customer.email)
+    numbers = {normal_phone(customer.phone, where) for where in (None, country)}
+    return may_be_phone(name) and normal_phone(name, None) in numbers
 
 
 def _without_message(text: str | None) -> str | None:
@@ -385,8 +401,13 @@ def _mask_cancellation(
 ) -> StoredCancellation | None:
     if cancellation is None:
         return None
-    reason = _mask_words(cancellation.reason, private)
-    return replace(cancellation, reason=reason or HIDDEN, message=cancellation.message and HIDDEN)
+    reason, refusal = _mask_words(cancellation.reason, private), cancellation.refusal
+    return replace(
+        cancellation,
+        reason=reason or HIDDEN,
+        message=cancellation.message and HIDDEN,
+        refusal=None if refusal is None else _mask_words(refusal, private),
+    )
 
 
 def _mask_adjustments(

@@ -13,6 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
@@ -27,6 +28,7 @@ from sqlalchemy import (
 )
 
 from mercato.features.compression import decompress
+from mercato.features.orders.lifecycle import OWN_CODES
 from mercato.features.orders.queries import decode_document
 from mercato.features.orders.record import StoredAdjustment
 from mercato.features.orders.sold import Sold, SoldLine, decode_sold, sold_in
@@ -42,6 +44,7 @@ from mercato.platform.slots import Slots
 from mercato_contract.clock import first_id, zone
 from mercato_contract.money import to_text
 from mercato_contract.orders import AdjustmentType, OrderState, OrderStatus
+from mercato_contract.problems import OTHER
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.reports import (
     MAX_DAYS,
@@ -258,6 +261,11 @@ class Totals:
             self.sales.add(row.sales)
 
 
+def code_of(reason: str | None) -> str | None:
+    """Return why an order was cancelled, in a code of this service: operators see no words of partners."""
+    return reason if reason is None or reason in OWN_CODES else OTHER
+
+
 class ReportRow(Struct, frozen=True, kw_only=True):
     """An order of a report. `sales` are zero once it is cancelled; `placed_total` is in minor units, too.
 
@@ -283,6 +291,10 @@ class ReportRow(Struct, frozen=True, kw_only=True):
     @property
     def is_cancelled(self) -> bool:
         return self.state is OrderState.CANCELLED
+
+    def without_words(self) -> "ReportRow":
+        """Return the row as operators see it: without what partners wrote, which may be of the customer."""
+        return replace(self, partner_order_id=None, cancel_reason=code_of(self.cancel_reason))
 
     def on_the_wire(self) -> ReportedOrder:
         return ReportedOrder(
@@ -536,12 +548,18 @@ class OrderReports:
             sums = [_totals(currency, found) for currency, found in sorted(totals.items())]
             yield (b"" if totals else before) + b'],"totals":' + as_json(sums) + b"}"
 
-    async def as_csv(self, selection: Selection, *, mark: bytes = b"") -> AsyncGenerator[bytes]:
-        """Yield the parts of a table with a header, after the byte order mark. Raises RateLimited before the first."""
+    async def as_csv(
+        self, selection: Selection, *, mark: bytes = b"", has_words: bool = True
+    ) -> AsyncGenerator[bytes]:
+        """Yield the parts of a table with a header, after the byte order mark. Raises RateLimited before the first.
+
+        Operators get it without what partners wrote.
+        """
         with self.slots.slot(selection.partner_id):
             before = mark + ",".join(COLUMNS).encode() + b"\r\n"
             async for rows in read_rows(self._db, selection):
-                yield before + "".join(csv_line(row) + "\r\n" for row in rows).encode()
+                shown = rows if has_words else [row.without_words() for row in rows]
+                yield before + "".join(csv_line(row) + "\r\n" for row in shown).encode()
                 before = b""
 
 

@@ -465,7 +465,7 @@ class OrderReindex(Struct, frozen=True):
             newest = newest.where(orders.c.id < before)
         # Locked: a customer who is erased meanwhile is erased after this.
         rows = await tx.all(newest.order_by(orders.c.id.desc()).limit(BATCH).with_for_update())
-        countries = await _countries_of(tx, {row.store_id for row in rows})
+        countries = await find_countries(tx, {row.store_id for row in rows})
         ids = [row.id for row in rows]
         await tx.execute(delete(order_search).where(order_search.c.order_id.in_(ids)))
         for row in rows:
@@ -476,7 +476,8 @@ class OrderReindex(Struct, frozen=True):
         return ids
 
 
-async def _countries_of(tx: Read, store_ids: Iterable[UUID]) -> dict[UUID, str | None]:
+async def find_countries(tx: Read, store_ids: Iterable[UUID]) -> dict[UUID, str | None]:
+    """Return the countries of the stores that exist: their customers' phone numbers are written as there."""
     c = stores.c
     rows = await tx.all(select(c.id, c.address, c.timezone).where(c.id.in_(list(store_ids))))
     return {row.id: country_of(_address.decode(row.address).country or None, row.timezone) for row in rows}
