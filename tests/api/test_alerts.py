@@ -14,15 +14,17 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # its types are a package of their own
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import insert, update
+from sqlalchemy import insert, select, update
 from tests.api.trade import VALIDATE, trade
 from tests.service import MerchantServer, Service
 
 from mercato.features.metrics import MAX_PARTNERS, OTHERS, CommerceMetrics
+from mercato.features.orders.tables import orders as orders_table
 from mercato.features.partners.tables import partners
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.tables import failing_endpoints, failing_stores
 from mercato.features.webhooks.trouble import find_trouble
+from mercato.features.webhooks.unused_addresses import PAGE, forget_unused
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database
 from mercato.platform.telemetry import metrics as platform_metrics
@@ -131,6 +133,58 @@ async def test_one_bad_partner_of_fifty_fires_an_alert_that_names_it_alone(db: D
     assert firing("MercatoPartnerFails", samples) == {str(ids[7])}
     assert samples["mercato_partner_addresses_failing"] == {str(ids[7]): 1}
     assert samples["mercato_addresses_disabled"] == {"": 1}
+
+
+async def test_an_address_that_nobody_uses_any_more_is_in_trouble_only_until_its_last_retry(
+    mercato: Service, shop: MerchantServer
+):
+    here = await trade(mercato, shop, event_url=shop.base + "/events")
+    path = f"/v1/commerce/stores/{here.store['storeId']}"
+    hooks = {"url": shop.base + "/own", "types": ["catalog.sync.failed"]}
+    assert (await here.pos.post("/v1/commerce/webhook-endpoints", hooks)).status == 201
+    shop.answers["order-cancelled"] = broken
+    order = await here.placed()
+    await mercato.app.orders.cancel(UUID(order["orderId"]), reason="Fraud")
+    deliveries = f"/v1/commerce/webhook-deliveries?orderId={order['orderId']}&type=order.cancelled"
+    [waiting] = (
+        await mercato.until(
+            here.pos, deliveries, lambda page: [one["attempts"] for one in page["deliveries"]] == [1]
+        )
+    )["deliveries"]
+    assert (await here.pos.call("PUT", path, {"webhookUrl": shop.base + "/new?v=2"})).status == 200
+    async with mercato.app.db.write() as tx:
+        row = await tx.first(select(orders_table.c.partner_id, orders_table.c.storefront_id))
+        assert row is not None
+        used = [shop.base + "/new/catalog-sync?v=2", shop.base + "/own"]
+        for url in (*used, "https://old.example/hooks/catalog-sync"):
+            await tx.execute(failing_address(row.partner_id, url=url))
+        disabled = {"disabled_at": clock.now(), "disabled_reason": "410"}
+        for url in ("https://old.example/events", "https://old.example/hooks/catalog-sync"):
+            await tx.execute(failing_address(row.storefront_id, url=url, **disabled))
+        await tx.execute(failing_address(row.storefront_id, url=shop.base + "/events", **disabled))
+    await forget_unused(mercato.app.db)
+    async with mercato.app.db.read() as tx:
+        left = {found.url for found in await tx.all(select(failing_endpoints.c.url))}
+    assert left == {*used, shop.base + "/events", waiting["url"]}
+    shop.answers["order-cancelled"] = None
+    assert (
+        await here.pos.post(f"/v1/commerce/webhook-deliveries/{waiting['deliveryId']}/redeliver")
+    ).status == 200
+    await mercato.until(here.pos, deliveries, lambda page: page["deliveries"][0]["status"] == "succeeded")
+    await forget_unused(mercato.app.db)
+    async with mercato.app.db.read() as tx:
+        left = {found.url for found in await tx.all(select(failing_endpoints.c.url))}
+    assert left == {*used, shop.base + "/events"}
+
+
+@pytest.mark.parametrize("count", [PAGE - 1, PAGE, PAGE + 1])
+async def test_every_address_that_nobody_uses_is_forgotten_however_many_there_are(db: Database, count: int):
+    [partner_id] = await add_partners(db, 1)
+    async with db.write() as tx:
+        for number in range(count):
+            await tx.execute(failing_address(partner_id, url=f"https://old.example/{number:04}"))
+    assert await forget_unused(db) == count
+    assert await forget_unused(db) == 0
 
 
 async def test_the_worst_partners_have_metrics_of_their_own_and_the_rest_share_one(db: Database):

@@ -159,6 +159,7 @@ async def test_stores_and_endpoints_of_nobody_and_of_others_are_not_found(here: 
     ]:
         reply = await client.post(MANY, {"since": ago(hours=1)} | wanted)
         assert reply.status == 404, reply.body
+        assert "storeIds" not in reply.json()["detail"], "the member is storeId here"
     stranger = (await here.mercato.partner())[1]
     body = {"since": ago(hours=1), "storeId": here.store["storeId"]}
     assert (await stranger.post("/v1/commerce/webhook-deliveries/redeliver", body)).status == 404

@@ -4,14 +4,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
 import pytest
+from aiohttp import web
+from sqlalchemy import select
 from tests.api.trade import Trade, trade
-from tests.databases import first_on_postgresql, mostly_sqlite
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service, merchant
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
+from mercato.features.orders.tables import orders
+from mercato.features.partners.accounts import set_event_url
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing.caller import Answer
 
@@ -159,3 +164,44 @@ async def test_a_token_needs_a_webhook_url(here: Trade):
     ):
         assert reply.status == 422
         assert reply.json()["errors"][0]["pointer"] == "/webhookToken"
+
+
+async def broken(_request: web.Request, _body: bytes) -> web.Response:
+    return web.Response(status=500)
+
+
+@on_both
+async def test_a_redelivery_goes_to_the_address_that_the_store_or_the_storefront_has_now(
+    mercato: Service, shop: MerchantServer, elsewhere: MerchantServer
+):
+    here = await trade(mercato, shop, event_url=shop.base + "/events")
+    shop.answers |= {"order-cancelled": broken, "events": broken}
+    order = await here.placed()
+    await here.mercato.app.orders.cancel(UUID(order["orderId"]), reason="Fraud")
+    assert (await put(here.pos, of(here), {"webhookUrl": elsewhere.base + "/hooks?v=2"})).status == 200
+    async with here.mercato.app.db.write() as tx:
+        storefront = await tx.scalar(
+            select(orders.c.storefront_id).where(orders.c.id == UUID(order["orderId"]))
+        )
+        await set_event_url(tx, storefront, elsewhere.base + "/events-now")
+    sent = {}
+    for client, surface, type_ in (
+        (here.pos, "commerce", "order.cancelled"),
+        (here.front, "marketfront", "order.updated"),
+    ):
+        path = f"/v1/{surface}/webhook-deliveries"
+        wanted = f"{path}?orderId={order['orderId']}&type={type_}"
+        listed = await mercato.until(
+            client, wanted, lambda page: [one["attempts"] for one in page["deliveries"]] == [1]
+        )
+        [one] = listed["deliveries"]
+        assert (await client.post(f"{path}/{one['deliveryId']}/redeliver")).status == 200
+        sent[one["webhookId"]] = one["type"]
+    assert sorted(sent.values()) == ["order.cancelled", "order.updated"]
+    arrived: dict[str, str] = {}
+    async with asyncio.timeout(PATIENCE):
+        while len(arrived) < len(sent):
+            path, headers, _ = await elsewhere.received.get()
+            if headers["webhook-id"] in sent:
+                arrived[sent[headers["webhook-id"]]] = path
+    assert arrived == {"order.cancelled": "/hooks/order-cancelled?v=2", "order.updated": "/events-now"}

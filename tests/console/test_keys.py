@@ -1,5 +1,6 @@
 """The keys of an account in the console: made, rolled, revoked, shown once; secrets, webhooks and limits."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.console.visiting import enter_as_operator, enter_as_partner, enter_wh
 from tests.databases import mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service, service
 from tests.sharing import own, shared
+from tests.waiting import PATIENCE
 
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.model import ApiKey, PartnerKind, is_whole
@@ -266,6 +268,21 @@ async def test_an_event_url_that_is_never_called_is_refused(database_url: str, t
         assert done.status_region == "Order events go to the new URL."
 
 
+async def test_no_address_gets_each_event_twice_whichever_way_it_is_named_first(mercato: Service):
+    _, shop = await mercato.partner(PartnerKind.MARKETFRONT)
+    url, endpoints = "http://127.0.0.1:9/events", "/v1/marketfront/webhook-endpoints"
+    made = (await shop.post(endpoints, {"url": url})).json()
+    browser = await enter_as_partner(mercato, shop)
+    refused = await browser.press(await browser.open("/console/keys"), "Save event URL", eventUrl=url)
+    assert refused.status == 409
+    assert "has a webhook endpoint with this URL already" in refused.text
+    assert (await shop.call("DELETE", f"{endpoints}/{made['endpointId']}")).status == 204
+    for _ in range(2):
+        saved = await browser.press(await browser.open("/console/keys"), "Save event URL", eventUrl=url)
+        assert saved.status_region == "Order events go to the new URL."
+    assert (await shop.post(endpoints, {"url": url})).status == 409
+
+
 async def test_limits_and_their_use_are_shown(database_url: str, tmp_path: Path):
     async with service(database_url, tmp_path / "limited", rate_limits=True) as limited:
         browser = await enter_as_partner(limited, (await limited.partner())[1])
@@ -298,3 +315,24 @@ async def test_a_session_for_one_store_sees_no_keys(mercato: Service, shop: Merc
     assert "Keys" not in page.navigation
     assert (await browser.open("/console/keys")).status == 404
     assert (await browser.post("/console/keys")).status == 404
+
+
+async def test_of_two_changes_of_an_event_url_the_second_one_announces_what_the_first_one_set(
+    mercato: Service,
+):
+    old, new = "https://old.example/events", ["https://a.example/events", "https://b.example/events"]
+    _, client = await mercato.partner(PartnerKind.MARKETFRONT, event_url=old)
+    browser = await enter_as_partner(mercato, client)
+    page = await browser.open("/console/keys")
+    # Both forms are read before either changes the account.
+    await asyncio.gather(*(browser.press(page, "Save event URL", eventUrl=url) for url in new))
+    origins: list[tuple[str, str]] = []
+    after = ""
+    async with asyncio.timeout(PATIENCE):
+        while len(origins) < len(new):
+            feed = (await client.get(f"/v1/marketfront/events?types=endpoint.changed&wait=25{after}")).json()
+            origins += [
+                (event["data"]["previousOrigin"], event["data"]["origin"]) for event in feed["events"]
+            ]
+            after = f"&after={feed['nextCursor']}"
+    assert [before for before, _ in origins] == ["https://old.example", origins[0][1]]

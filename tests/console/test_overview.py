@@ -51,6 +51,33 @@ async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merc
     assert stranger.cookies
 
 
+@pytest.mark.parametrize("handling", ["manual", "automatic"])
+async def test_a_store_that_is_not_called_any_more_is_not_in_trouble_for_its_calls(
+    mercato: Service, shop: MerchantServer, handling: str
+):
+    deal = await trade(mercato, shop)
+    path = f"/v1/commerce/stores/{deal.store['storeId']}"
+    browser = await enter_as_partner(mercato, deal.pos)
+    shop.answers["validate"] = _fail
+
+    async def fail() -> None:
+        for _ in range(2):
+            await deal.front.post("/v1/marketfront/orders/validate", deal.order())
+
+    await fail()
+    await mercato.app.store_health.flush()
+    assert "Its last 2 calls failed." in (await browser.open("/console/overview")).text
+    await fail()
+    assert (await deal.pos.call("PUT", path, {"orderHandling": handling})).status == 200
+    # Also of calls whose results are written after the change.
+    await mercato.app.store_health.flush()
+    assert "calls failed" not in (await browser.open("/console/overview")).text
+    assert (await deal.pos.call("PUT", path, {"orderHandling": None})).status == 200
+    await fail()
+    await mercato.app.store_health.flush()
+    assert "Its last 2 calls failed." in (await browser.open("/console/overview")).text
+
+
 async def test_a_merchant_sees_which_stores_are_closed_by_their_hours_and_when_they_open(
     mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):

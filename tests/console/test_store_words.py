@@ -1,5 +1,7 @@
 """The state of a store in words: trouble first, then until when it is open or closed, then why."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -29,6 +31,7 @@ from mercato.features.stores.views import ORDERS_UNSEEN_MESSAGE
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.store_health import list_failing_stores
 from mercato.features.webhooks.tables import failing_stores
+from mercato.platform.db.engine import Write
 from mercato_contract import clock
 from mercato_contract.stores import StoreStatusValue
 
@@ -201,6 +204,32 @@ async def test_another_webhook_url_is_a_new_beginning(mercato: Service, shop: Me
     await mercato.app.store_health.flush()
     async with mercato.app.db.read() as tx:
         assert await list_failing_stores(tx, limit=9) == [], "a late result is about the address before"
+
+
+@on_both
+async def test_a_result_that_is_written_after_a_store_is_no_longer_called_says_nothing_of_it(
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
+):
+    deal = await trade(mercato, shop)
+    path = f"/v1/commerce/stores/{deal.store['storeId']}"
+    db = mercato.app.db
+    write = db.write
+
+    @asynccontextmanager
+    async def changed_meanwhile() -> AsyncIterator[Write]:
+        monkeypatch.setattr(db, "write", write)
+        assert (await deal.pos.call("PUT", path, {"orderHandling": "automatic"})).status == 200
+        async with write() as tx:
+            yield tx
+
+    shop.answers["validate"] = broken
+    for _ in range(2):
+        assert (await deal.front.post(VALIDATE, deal.order())).status == 503
+    monkeypatch.setattr(db, "write", changed_meanwhile)
+    await mercato.app.store_health.flush()
+    assert (await deal.pos.get(path)).json()["orderHandling"] == "automatic"
+    async with db.read() as tx:
+        assert await list_failing_stores(tx, limit=9) == []
 
 
 async def test_a_store_without_a_webhook_url_says_so_wherever_its_state_is_shown(

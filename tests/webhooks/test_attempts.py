@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import standardwebhooks
@@ -15,9 +16,12 @@ from tests.webhooks.harness import TOKEN, TRACE, Harness, open_harness
 from mercato.features.partners import accounts
 from mercato.features.partners.model import Surface
 from mercato.features.partners.webhook_tokens import set_webhook_token
+from mercato.features.webhooks import attempts
+from mercato.features.webhooks.model import DISABLE_FROM
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Database
 from mercato.platform.db.tables import jobs
+from mercato.platform.telemetry import configure_logs
 from mercato_contract.clock import new_id
 from mercato_contract.webhooks import DeliveryStatus
 
@@ -277,7 +281,7 @@ async def test_410_disables_the_endpoint_and_the_partner_sees_why(harness: Harne
 async def test_after_5_days_of_failures_the_endpoint_is_disabled_and_a_success_restarts_them(
     harness: Harness,
 ) -> None:
-    async with receiving(reply(500), reply(204), reply(500), reply(500)) as receiver:
+    async with receiving(reply(500), reply(204), *[reply(500)] * (1 + DISABLE_FROM)) as receiver:
         for _ in range(2):
             await harness.push(receiver.url)
             await harness.attempt()
@@ -290,6 +294,11 @@ async def test_after_5_days_of_failures_the_endpoint_is_disabled_and_a_success_r
         since, harness.now = harness.now, harness.now + timedelta(days=5)
         fourth = await harness.push(receiver.url)
         await harness.attempt()
+        for _ in range(DISABLE_FROM - 1):
+            assert (await harness.get(fourth)).endpoint_disabled is None
+            async with harness.db.write() as tx:
+                await tx.execute(update(jobs).where(jobs.c.state == "waiting").values(state="ready"))
+            await harness.attempt()
     seen = await harness.get(fourth)
     assert seen.status is DeliveryStatus.FAILED
     assert (seen.endpoint_disabled or "").startswith(f"Every attempt since {since:%Y-%m-%dT%H:%M:%S}")
@@ -299,3 +308,43 @@ async def _drop_retries(harness: Harness) -> None:
     async with harness.db.write() as tx:
         await tx.execute(delete(jobs).where(jobs.c.state == "waiting"))
         await tx.execute(update(deliveries).values(due_at=None))
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+@pytest.mark.parametrize("left", [True, False], ids=["left", "deleted"])
+async def test_a_delivery_to_a_partner_who_was_deleted_meanwhile_ends_without_a_fault(
+    harness: Harness,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    size: int,
+    left: bool,
+) -> None:
+    configure_logs(level="info", form="json")
+    async with receiving() as receiver:
+        delivery = await harness.push(receiver.url, data={"text": "x" * size})
+        read = attempts.list_due
+
+        async def read_before(*given: Any, **options: Any) -> Any:
+            """Return what is due, and delete the partner: as if it had happened between the two."""
+            due = await read(*given, **options)
+            async with harness.db.write() as tx:
+                if not left:
+                    await tx.execute(delete(deliveries).where(deliveries.c.id == delivery))
+                await accounts.delete_partner(tx, harness.partner.id)
+            return due
+
+        monkeypatch.setattr(attempts, "list_due", read_before)
+        await harness.attempt()
+        monkeypatch.undo()
+    assert receiver.requests == []
+    assert await harness.jobs() == []
+    logged = capfd.readouterr()
+    assert "Traceback" not in logged.out + logged.err
+    assert "The partner was deleted." in logged.out + logged.err
+    if left:
+        seen = await harness.get(delivery)
+        assert (seen.status, seen.error, seen.next_attempt_at) == (
+            DeliveryStatus.FAILED,
+            "The partner was deleted.",
+            None,
+        )

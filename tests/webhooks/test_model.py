@@ -85,12 +85,25 @@ def test_410_disables_the_endpoint_at_once() -> None:
 
 
 def test_after_5_days_of_failures_the_endpoint_is_disabled() -> None:
-    almost = decision(failing_since=NOW - timedelta(days=5) + timedelta(milliseconds=1))
+    almost = decision(number=7, failing_since=NOW - timedelta(days=5) + timedelta(milliseconds=1))
     assert isinstance(almost, Retry)
-    over = decision(failing_since=NOW - timedelta(days=5))
+    over = decision(number=7, failing_since=NOW - timedelta(days=5))
     assert isinstance(over, GiveUp)
     assert over.disable
     assert "2026-02-24T12:00:00.000Z" in over.reason
+
+
+@pytest.mark.parametrize("days", [5, 6, 60])
+def test_one_failure_long_after_the_last_event_disables_nothing_and_is_retried_for_hours(days: int) -> None:
+    since = NOW - timedelta(days=days)
+    retried = [decision(number=number, failing_since=since) for number in range(1, 7)]
+    waits = [one.at - NOW for one in retried if isinstance(one, Retry)]
+    assert len(waits) == len(retried)
+    assert sum(waits, timedelta()) >= timedelta(hours=7)
+    assert all(
+        decision(number=number, failing_since=since) == decision(number=7, failing_since=since)
+        for number in (8, 9)
+    )
 
 
 def test_an_excerpt_has_up_to_1_kib_of_any_bytes() -> None:

@@ -9,7 +9,7 @@ from tests.servers import Peer, Request, head, receiving, reply
 from tests.webhooks.harness import Harness
 
 from mercato.features.partners import accounts
-from mercato.features.webhooks.model import DISABLE_AFTER, KIND, MAX_ATTEMPTS
+from mercato.features.webhooks.model import DISABLE_AFTER, KIND, MAX_ATTEMPTS, RETRY_DELAYS
 from mercato.features.webhooks.operators import count_redeliverable, redeliver_all
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.tables import jobs
@@ -95,6 +95,24 @@ async def test_an_endpoint_that_fails_for_days_is_disabled_and_gets_everything_o
         }
     for delivery in pushed:
         assert (await harness.get(delivery)).status is DeliveryStatus.SUCCEEDED
+
+
+async def test_an_address_with_few_events_isnt_disabled_by_one_failure_weeks_after_the_last(
+    harness: Harness,
+) -> None:
+    async with receiving(*[reply(500)] * (MAX_ATTEMPTS + 1), reply(204)) as receiver:
+        first = await harness.push(receiver.url)
+        await work(harness)
+        for delay in RETRY_DELAYS:
+            await pass_time(harness, 1.2 * delay)
+        assert (await harness.get(first)).status is DeliveryStatus.FAILED
+        await pass_time(harness, timedelta(days=20))
+        second = await harness.push(receiver.url)
+        await work(harness)
+        await pass_time(harness, timedelta(seconds=6))
+    found = await harness.get(second)
+    assert (found.status, found.attempts) == (DeliveryStatus.SUCCEEDED, 2)
+    assert found.endpoint_disabled is None
 
 
 async def test_a_retry_that_outlives_a_rotations_overlap_is_signed_by_the_new_secret_alone(

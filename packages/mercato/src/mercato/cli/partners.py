@@ -189,7 +189,7 @@ async def update(
             vault = await core.open_vault(tx)
             await set_webhook_token(tx, vault, old.id, webhook_token or None, url=webhook_origin, used=used)
         if event_url is not None:
-            await change_event_url(tx, old, event_url or None, now=clock.now(), new_id=clock.new_id)
+            await change_event_url(tx, old.id, event_url or None, now=clock.now(), new_id=clock.new_id)
         if limits != Limits():
             await accounts.set_limits(tx, old.id, _merge_limits(old.limits, limits))
         origins = await list_token_origins(tx, old.id)

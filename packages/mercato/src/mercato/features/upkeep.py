@@ -1,4 +1,4 @@
-"""Deletes rows whose retention is over, and enqueues the rewriting of search rows of an earlier release.
+"""Deletes rows whose retention is over or that nobody needs, and enqueues the rewriting of an earlier release's rows.
 
 Retention: superseded catalogs and their history, ended deliveries and runs, customers, quotes, used keys.
 """
@@ -28,6 +28,7 @@ from mercato.features.sign_in import sessions as console
 from mercato.features.stores import queries as stores
 from mercato.features.stores.search import enqueue_reindex
 from mercato.features.webhooks import queries as webhooks
+from mercato.features.webhooks.unused_addresses import forget_unused
 from mercato.platform.db import audit
 from mercato.platform.db.engine import Database, Write
 from mercato.platform.db.errors import is_unavailable
@@ -87,6 +88,7 @@ class Upkeep(Struct, frozen=True):
         steps: list[Callable[[], Awaitable[object]]] = [
             partial(enqueue_reindex, self.db),
             partial(reindex_if_missing, self.db),
+            partial(forget_unused, self.db),
             # The write-ahead log has the deleted rows, customers included, until it is truncated.
             partial(self.db.empty_log, seconds=LOG_SECONDS),
         ]

@@ -190,7 +190,7 @@ async def set_event_url(visit: Visit) -> Done:
     app = visit.app
     async with app.db.write() as tx:
         await change_event_url(
-            tx, visit.partner, url, now=app.clock(), new_id=app.new_id, policy=app.outbound.policy
+            tx, visit.partner.id, url, now=app.clock(), new_id=app.new_id, policy=app.outbound.policy
         )
     return Done("Order events go to the new URL." if url else "Order events are no longer sent.", to=KEYS)
 

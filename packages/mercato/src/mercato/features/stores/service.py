@@ -125,14 +125,14 @@ class Stores(Struct, frozen=True):
             change = rules.change_of(request, row, found=found, policy=self.policy)
             warned = structs.replace(change, unknown_members=views.unknown_members_of(StoreUpdate, unknown))
             await queries.update_store(tx, caller.partner_id, store_id, warned, now=now)
-            if change.webhook_url is not UNSET and change.webhook_url != row.webhook_url:
-                # Whether the new address works, its calls will show.
-                await forget_store(tx, store_id)
             if isinstance(change.webhook_url, str):
                 # A new URL, or the same one again: either way deliveries to it are enabled.
                 await enable_endpoints_below(tx, caller.partner_id, change.webhook_url)
             after = await queries.find_store(tx, store_id)
             assert after is not None
+            if (after.webhook_url, after.orders_url) != (row.webhook_url, row.orders_url):
+                # Whether a new address works, its calls will show.
+                await forget_store(tx, store_id)
             if change.address is not UNSET:
                 await places.enqueue_for_store(tx, after)
             token = request.webhook_token if isinstance(request.webhook_token, str) else None

@@ -199,12 +199,10 @@ async def list_due(tx: Read, job: DeliverJob, *, through: datetime, limit: int) 
     return [Delivery(**row._asdict() | {"surface": Surface(row.surface)}) for row in rows]
 
 
-async def get_body(tx: Read, delivery_id: UUID) -> tuple[bytes, bytes | None]:
-    """Return a delivery's compressed body and its base. Raises LookupError."""
+async def find_body(tx: Read, delivery_id: UUID) -> tuple[bytes, bytes | None] | None:
+    """Return a delivery's compressed body and its base; None if the delivery was deleted."""
     row = await tx.first(_BODY, {"where_id": delivery_id})
-    if row is None:
-        raise LookupError(f"delivery {delivery_id} was deleted")
-    return row.body, row.base
+    return None if row is None else (row.body, row.base)
 
 
 # --- one delivery ---------------------------------------------------------------------------------------------

@@ -195,8 +195,9 @@ async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: dateti
     """Send a delivery of the caller's again at once, with the same id and body, and enable its endpoint.
 
     A delivery that is due or being sent stays as it is; one that waits for a retry waits no longer. A webhook endpoint
-    is called at its present URL. Return the delivery. Raises DeliveryNotFound, and Conflict for a call to a store and
-    for an endpoint that was deleted or that its partner has disabled.
+    is called at its present URL, as are an account's event URL and a store's webhookUrl. Return the delivery. Raises
+    DeliveryNotFound, and Conflict for a call to a store and for an endpoint that was deleted or that its partner has
+    disabled.
     """
     row = await _get_row(tx, caller, delivery_id)
     await send_again(tx, row, now=now)
@@ -208,12 +209,19 @@ async def send_again(tx: Write, row: DeliveryRow, *, now: datetime) -> None:
     """Begin a new round of a delivery, and enable its endpoint. Raises Conflict."""
     if row.type in STORE_CALLS:
         raise errors.Conflict(STORE_CALLS[row.type])
-    url = row.url if row.endpoint_id is None else await find_address(tx, row.endpoint_id)
+    url = (
+        await queries.find_own_address(tx, row)
+        if row.endpoint_id is None
+        else await find_address(tx, row.endpoint_id)
+    )
     is_due = (
         row.status == DeliveryStatus.PENDING
         and row.next_attempt_at is not None
         and row.next_attempt_at <= now
     )
+    if is_due:
+        # Its job looks for it at this address.
+        url = row.url
     job = DeliverJob(partner_id=row.partner_id, url=url, partition=row.partition)
     round_ = row.round if is_due else row.round + 1
     due = await enqueue_attempt(tx, job, row.id, round=round_, attempts=row.attempts)

@@ -46,6 +46,13 @@ JITTER: Final = 0.1
 DISABLE_AFTER: Final = timedelta(days=5)
 """An endpoint whose attempts have all failed for so long is disabled."""
 
+DISABLE_FROM: Final = 7
+"""The attempt of a delivery from which on it may disable its endpoint: it has failed for seven hours by itself.
+
+Of an endpoint that gets few events, the last failure may be weeks ago. Then one failure more says little, and the
+delivery gets its retries.
+"""
+
 
 PARTITIONS: Final = 4
 """Concurrent attempts to one endpoint: a slow receiver holds no more slots of a worker."""
@@ -145,7 +152,7 @@ def decide(
         return Succeeded()
     if result.status == HTTPStatus.GONE:
         return GiveUp("The receiver answered 410 Gone: the endpoint is disabled.", disable=True)
-    if failing_since is not None and now - failing_since >= DISABLE_AFTER:
+    if failing_since is not None and number >= DISABLE_FROM and now - failing_since >= DISABLE_AFTER:
         return GiveUp(
             f"Every attempt since {rfc3339(failing_since)} failed, {DISABLE_AFTER.days} days and more: "
             f"the endpoint is disabled. The last error: {result.error}",
@@ -354,4 +361,4 @@ class UnknownStore(NotFound):
     kind = problems.STORE_NOT_FOUND
 
     def __init__(self, store_id: object) -> None:
-        super().__init__(f"storeIds names {shown(store_id)}, and there is no such store. Leave it out.")
+        super().__init__(f"This account sees no store {shown(store_id)}. Check the id, or leave it out.")

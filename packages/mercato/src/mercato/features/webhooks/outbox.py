@@ -18,7 +18,8 @@ from mercato.features.events.log import Event, append
 from mercato.features.events.sequencer import WrittenEvent
 from mercato.features.events.tables import event_positions
 from mercato.features.partners import accounts
-from mercato.features.partners.model import Partner, Surface
+from mercato.features.partners.model import AccountError, Surface
+from mercato.features.partners.queries import lock_partner
 from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.webhooks import endpoint_health
 from mercato.features.webhooks.attempts import (
@@ -194,7 +195,7 @@ def origin_changed(before: str | None, after: str | None) -> bool:
 
 async def change_event_url(
     tx: Write,
-    partner: Partner,
+    partner_id: UUID,
     url: str | None,
     *,
     now: datetime,
@@ -203,8 +204,21 @@ async def change_event_url(
 ) -> None:
     """Set where the partner's order events go, and announce a new origin where they went until now.
 
-    `policy` says which addresses may be called. Raises AccountError.
+    `policy` says which addresses may be called. Raises AccountError, also for the URL of a webhook endpoint: it would
+    get each event twice, signed with two secrets.
     """
+    # As a new endpoint does, which must not be the event URL either. Of two changes at once the second one announces
+    # what the first one set.
+    await lock_partner(tx, partner_id)
+    partner = await accounts.get_partner(tx, partner_id)
+    its_endpoint = select(_e.id).where(
+        _e.partner_id == partner.id, _e.surface == Surface.MARKETFRONT, _e.url == url
+    )
+    if url is not None and url != partner.event_url and await tx.scalar(its_endpoint) is not None:
+        raise AccountError(
+            f"{partner.name} has a webhook endpoint with this URL already, which gets the same events. Delete that one "
+            "first, or use another URL."
+        )
     await accounts.set_event_url(tx, partner.id, url, policy=policy)
     if partner.event_url is None or not origin_changed(partner.event_url, url):
         return

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from mercato.features.compression import decompress
 from mercato.features.events.tables import events
 from mercato.features.partners.model import Caller, Surface
-from mercato.features.partners.tables import webhook_endpoints
+from mercato.features.partners.tables import partners, webhook_endpoints
 from mercato.features.webhooks.attempts import (
     BASE,
     BODY,
@@ -42,13 +42,15 @@ from mercato.features.webhooks.tables import (
     delivery_attempts,
     failing_endpoints,
     orders,
+    stores,
 )
 from mercato.platform.db.engine import AnyRow, Read, Write
 from mercato.platform.db.statements import prepared
 from mercato_contract.clock import first_id
 from mercato_contract.decoding.decode import page_of
-from mercato_contract.events import EventType
+from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.pages import cursor_of
+from mercato_contract.signing import target
 from mercato_contract.webhooks import DeliveryStatus
 
 
@@ -328,6 +330,23 @@ async def list_warnings(tx: Read, deliveries_: Sequence[UUID]) -> dict[UUID, str
         .order_by(c.number)
     )
     return {row.delivery_id: row.warning for row in rows}
+
+
+async def find_own_address(tx: Read, row: DeliveryRow) -> str:
+    """Return where the partner gets such events at present, at its event URL or its store's webhookUrl.
+
+    It is where the delivery went if there is no such address any more. The notice that an address was changed goes to
+    the one before.
+    """
+    if row.type == EventType.ENDPOINT_CHANGED:
+        return row.url
+    base: str | None
+    if row.surface == Surface.MARKETFRONT:
+        base = await tx.scalar(select(partners.c.event_url).where(partners.c.id == row.partner_id))
+        return base or row.url
+    base = await tx.scalar(select(stores.c.webhook_url).where(stores.c.id == row.store_id))
+    suffix = SUFFIXES.get(row.type)
+    return row.url if base is None or suffix is None else target(base, suffix)
 
 
 async def start_next_round(tx: Write, row: DeliveryRow, due: Due, *, url: str, now: datetime) -> bool:

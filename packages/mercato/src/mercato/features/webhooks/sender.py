@@ -135,6 +135,8 @@ _BODIES: Final = 32
 _OPEN: Final = 1_000
 """Small bodies, and credentials of endpoints, that stay in memory after they were used."""
 
+_PARTNER_DELETED: Final = "The partner was deleted."
+
 _LABELS: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", GiveUp: "given_up"}
 
 
@@ -287,7 +289,12 @@ class Sender:
         at, time = self._clock(), asyncio.get_running_loop().time
         began = time()
         try:
-            body, calls_with = await self._prepare(delivery, at)
+            calls_with = await self._calls_with(delivery, at)
+            body = await self._body_of(delivery) if calls_with.secrets else None
+            if body is None:
+                # Since the delivery was read, or pushed at the same moment.
+                log.info("webhook given up", delivery_id=str(delivery.id), reason=_PARTNER_DELETED)
+                return Attempt(delivery, None, GiveUp(_PARTNER_DELETED, disable=False))
             result = await self._perform(delivery, body, calls_with, at)
         except Exception as error:
             if is_unavailable(error):
@@ -303,15 +310,16 @@ class Sender:
         self._metrics.delivered(_LABELS[type(decision)], result.ms / 1000)
         return Attempt(delivery, result, decision)
 
-    async def _prepare(self, delivery: Delivery, at: datetime) -> tuple[bytes, _CallsWith]:
-        body, base = delivery.body, delivery.base
-        if body is None:
-            async with self._db.read() as tx:
-                body, base = await attempts.get_body(tx, delivery.id)
-            return decompress(body, base=base), await self._calls_with(delivery, at)
-        return _body(body, base), await self._calls_with(delivery, at)
+    async def _body_of(self, delivery: Delivery) -> bytes | None:
+        """Return what is sent; None if the delivery was deleted."""
+        if delivery.body is not None:
+            return _body(delivery.body, delivery.base)
+        async with self._db.read() as tx:
+            found = await attempts.find_body(tx, delivery.id)
+        return None if found is None else decompress(found[0], base=found[1])
 
     async def _calls_with(self, delivery: Delivery, at: datetime) -> _CallsWith:
+        """Return what the call carries. There is no secret if the partner was deleted, with all that it had."""
         if delivery.endpoint_id is not None and delivery.endpoint_credentials is not None:
             opened = self._open(delivery.endpoint_id, delivery.endpoint_credentials)
             return _CallsWith(opened.secrets_at(at), None, opened.headers)

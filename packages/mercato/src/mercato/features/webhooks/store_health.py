@@ -14,17 +14,18 @@ from uuid import UUID
 
 import structlog
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Integer, and_, bindparam, delete, func, literal_column, select
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, delete, func, literal_column, select
 
 from mercato.features.partners.tables import partners
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.features.webhooks.tables import failing_stores, stores
-from mercato.platform.db.engine import Database, Read, Write
+from mercato.platform.db.engine import AnyRow, Database, Read, Write
 from mercato.platform.db.errors import is_unavailable, repeat
 from mercato.platform.db.statements import conflicting_insert, prepared
 from mercato.platform.db.types import Instant
 from mercato_contract.events import STORE_CALLS, SUFFIXES
 from mercato_contract.signing import target
+from mercato_contract.stores import OrderHandling
 
 log = structlog.get_logger("mercato.webhooks")
 
@@ -103,7 +104,7 @@ _FORGET: Final = prepared(
 
 
 async def forget_store(tx: Write, store_id: UUID) -> None:
-    """Forget the failures of a store that was deleted, or has another webhookUrl."""
+    """Forget the failures of a store that was deleted, has another webhookUrl, or isn't called any more."""
     await tx.execute(delete(failing_stores).where(_c.store_id == store_id))
 
 
@@ -183,39 +184,47 @@ class StoreHealth:
 
     async def _write(self, batch: dict[UUID, _Seen]) -> None:
         async with self._db.read() as tx:
-            known = {row.id: row for row in await tx.all(_known(list(batch)))}
-        # A result for an address that the store no longer has says nothing about the present one.
-        current = {
-            store_id: seen
-            for store_id, seen in batch.items()
-            if store_id in known and _is_called(known[store_id].webhook_url, seen.url)
-        }
-        changed = {
-            store_id: seen
-            for store_id, seen in current.items()
-            if seen.failed or (known[store_id].calls is not None and seen.succeeded_at is not None)
-        }
+            changed = _changes(batch, await tx.all(_known(list(batch))))
         if not changed:
             return
         async with self._db.write() as tx:
-            # In the order of their ids: two processes that lock the same rows don't wait for each other.
-            for store_id, seen in sorted(changed.items()):
+            # A store that has got another address since has forgotten its failures, and none of them come back.
+            locked = _known(list(changed)).with_for_update(read=True, of=stores)
+            for store_id, seen in _changes(changed, await tx.all(locked)).items():
                 if seen.succeeded_at is not None:
                     await tx.execute(_FORGET, {"where_store": store_id, "through": seen.succeeded_at})
                 if seen.failed:
                     await tx.execute(_failed(tx, store_id, seen))
 
 
-def _known(ids: Sequence[UUID]) -> Any:
+def _known(ids: Sequence[UUID]) -> Select[Any]:
+    """Return the stores, in the order of their ids: two processes that lock the same rows don't wait for each other."""
     return (
-        select(stores.c.id, stores.c.webhook_url, _c.calls)
+        select(stores.c.id, stores.c.webhook_url, stores.c.order_handling, _c.calls)
         .join(failing_stores, _c.store_id == stores.c.id, isouter=True)
         .where(stores.c.id.in_(ids))
+        .order_by(stores.c.id)
     )
 
 
-def _is_called(webhook_url: str | None, url: str) -> bool:
-    return webhook_url is not None and url in {target(webhook_url, SUFFIXES[type_]) for type_ in STORE_CALLS}
+def _changes(seen_of: dict[UUID, _Seen], known: Sequence[AnyRow]) -> dict[UUID, _Seen]:
+    """Return the results that change what is stored, in the order of these stores.
+
+    A result for an address that the store no longer has, or isn't called at, says nothing about it now.
+    """
+    return {
+        store.id: seen
+        for store in known
+        if _is_called(store, (seen := seen_of[store.id]).url)
+        and (seen.failed or (store.calls is not None and seen.succeeded_at is not None))
+    }
+
+
+def _is_called(store: AnyRow, url: str) -> bool:
+    """Return whether the store is called at the URL about its orders: without a choice, at the webhookUrl it has."""
+    if store.webhook_url is None or store.order_handling not in {None, OrderHandling.WEBHOOK}:
+        return False
+    return url in {target(store.webhook_url, SUFFIXES[type_]) for type_ in STORE_CALLS}
 
 
 def _failed(tx: Write, store_id: UUID, seen: _Seen) -> Any:

@@ -181,6 +181,7 @@ stores = table(
     column("id", Id),
     column("partner_id", Id),
     column("webhook_url", Text),
+    column("order_handling", Text),
     column("created_at", Instant),
     column("updated_at", Instant),
 )
