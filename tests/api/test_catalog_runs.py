@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -9,12 +10,18 @@ import msgspec
 import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
-from tests.databases import mostly_sqlite, only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
-from mercato_contract.catalogs import CatalogFault, PartnerWarning
+from mercato.features.catalogs import dry_run
+from mercato.features.catalogs.builder import BUILD_SECONDS
+from mercato.features.catalogs.ingest import time_limit
+from mercato_catalog.diff import diff
+from mercato_catalog.model import CompiledCatalog
+from mercato_contract.catalogs import CatalogDiff, CatalogFault, PartnerWarning
+from mercato_outbound.results import PullLimits
 
 pytestmark = [shared, mostly_sqlite]
 
@@ -42,6 +49,13 @@ async def test_notify_answers_202_with_the_status_url_and_the_poll_interval(
     assert (reply.headers["Location"], reply.headers["Retry-After"]) == (expected, "2")
 
 
+def test_a_run_has_the_time_for_the_builds_of_all_others_before_its_own():
+    alone, last = (time_limit(PullLimits(), runs).total_seconds() for runs in (1, 8))
+    assert last - alone == 7 * BUILD_SECONDS
+    assert alone > PullLimits().total + BUILD_SECONDS
+
+
+@on_both
 async def test_a_run_succeeds_once_the_store_has_switched(
     mercato: Service, pos: Client, shop: MerchantServer, store: Any
 ):
@@ -272,6 +286,22 @@ async def test_a_dry_run_reports_every_fault_and_changes_nothing(pos: Client, st
     assert (await pos.get(f"{STORES}/{store['storeId']}/catalog-ingest")).json()["runs"] == []
 
 
+async def test_a_dry_run_compares_a_menu_beside_the_requests_of_others(
+    pos: Client, store: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """Of a document of a hundred megabytes that takes most of a second."""
+    threads: list[int] = []
+
+    def observed(before: CompiledCatalog, after: CompiledCatalog) -> CatalogDiff:
+        threads.append(threading.get_ident())
+        return diff(before, after)
+
+    monkeypatch.setattr(dry_run, "diff", observed)
+    path = f"/v1/commerce/catalogset-validation?storeId={store['storeId']}"
+    assert (await pos.post(path, renamed("Broth"))).json()["diff"]["items"]["changed"]["count"] == 1
+    assert threads != [threading.get_ident()]
+
+
 async def test_a_dry_run_names_the_ids_that_are_served_and_none_that_are_not(pos: Client, store: Any):
     path = "/v1/commerce/catalogset-validation"
     document = {"items": {"tea": {"name": "Tea", "basePrice": "1.00"}}}
@@ -345,7 +375,8 @@ async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: MerchantServer)
 async def test_a_dry_run_of_neither_a_document_nor_a_callback_url_is_400(pos: Client, body: bytes):
     refused = await pos.post("/v1/commerce/catalogset-validation", body)
     assert (refused.status, refused.json()["errorCode"]) == (400, "INVALID_REQUEST")
-    assert refused.json()["errors"][0]["pointer"] == ("/callbackUrl" if body.startswith(b"{") else "")
+    pointers = [error["pointer"] for error in refused.json()["errors"]]
+    assert pointers == (["/items", "/callbackUrl"] if body.startswith(b"{") else [""])
 
 
 async def test_a_third_dry_run_of_a_partner_at_one_time_is_429(

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import threading
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
@@ -16,9 +17,10 @@ from tests.live_stores import live_store
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.sharing import own, shared
 
-from mercato.features.catalogs.codings import CODINGS
+from mercato.features.catalogs.codings import CODINGS, decompress
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.partners.model import PartnerKind
+from mercato.features.stores import catalogs
 from mercato.http.body import best_coding
 
 pytestmark = [shared, mostly_sqlite]
@@ -57,6 +59,22 @@ async def test_a_catalog_set_is_served_in_the_codings_made_at_ingest(storefront:
         assert served["items"][ITEM]["basePrice"] == "4.50"
         tags.add(headers["ETag"])
     assert len(tags) == 4
+
+
+async def test_a_catalog_set_is_decompressed_beside_the_requests_of_others(
+    storefront: Client, store: Any, monkeypatch: pytest.MonkeyPatch
+):
+    threads: list[int] = []
+
+    def observed(content: bytes, coding: str) -> bytes:
+        threads.append(threading.get_ident())
+        return decompress(content, coding)
+
+    monkeypatch.setattr(catalogs, "decompress", observed)
+    status, _, body = await read(storefront, f"{PATH}/{store['catalogSetId']}", "identity")
+    assert (status, json.loads(body)["catalogSetId"]) == (200, store["catalogSetId"])
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
 
 
 async def test_if_none_match_takes_any_codings_tag_or_a_star(storefront: Client, store: Any):

@@ -1,14 +1,21 @@
 """Switches at an instant beside what else changes a store: switches back, sold-out items, and another currency."""
 
+import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.api.test_catalog_upload import arrive, ended, put, scheduled, soon
 from tests.api.trade import Time, Trade, trade
 from tests.catalog.documents import CAKE, TEA, cafe
 from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import shared
+from tests.waiting import PATIENCE
+
+from mercato_contract import clock
+from mercato_contract.wire import parse_instant
 
 pytestmark = [shared, mostly_sqlite]
 
@@ -108,6 +115,84 @@ async def test_a_cancelled_switch_to_a_set_that_is_served_by_now_keeps_it(here: 
         True,
     )
     assert (await here.place(here.order())).status == 201
+
+
+@pytest.mark.parametrize("by", ["document", "activation"])
+async def test_a_switch_after_the_instant_stays_when_the_scheduled_one_is_made_late(
+    here: Trade, time: Time, by: str
+):
+    first, at = here.store["catalogSetId"], soon(hours=1)
+    reply, run = await later(here, menu("Later"), at)
+    # The instant has passed, and the job that switches has not run yet.
+    instant = parse_instant(at)
+    assert instant is not None
+    time.ahead = instant - clock.now() + timedelta(seconds=1)
+    if by == "document":
+        newest = await ended(here.mercato, here.pos, await put(here.pos, here.store, menu("Newest")))
+        wanted = newest["catalogSetId"]
+    else:
+        wanted = first
+        assert await activate(here, first) == {"catalogSetId": first, "rolledBackFrom": run["catalogSetId"]}
+    assert (await here.pos.get(reply.json()["statusUrl"])).json()["status"] == "succeeded"
+    await arrive(here.mercato, time, at)
+    listed = (await here.pos.get(f"{STORES}/{here.store['storeId']}/catalog-sets")).json()["catalogSets"]
+    assert [one["catalogSetId"] for one in listed] == [wanted, run["catalogSetId"], first]
+    assert await current(here) == wanted
+
+
+@on_both
+@pytest.mark.parametrize("by", ["instant", "activation"])
+async def test_a_catalog_that_is_built_after_its_instant_does_not_replace_one_that_came_later(
+    here: Trade, shop: MerchantServer, time: Time, by: str
+):
+    first, early, late = here.store["catalogSetId"], soon(hours=1), soon(hours=2)
+    await ended(here.mercato, here.pos, await put(here.pos, here.store, menu("Second")))
+    wanted = (await later(here, menu("Evening"), late))[1]["catalogSetId"] if by == "instant" else first
+    asked, pulled = asyncio.Event(), asyncio.Event()
+
+    async def hosted(_: web.Request) -> web.Response:
+        asked.set()
+        await pulled.wait()
+        return web.json_response(menu("Noon"))
+
+    notice = {"callbackUrl": shop.host(hosted, "/noon.json"), "activateAt": early}
+    path = f"/v1/commerce/catalogset-notification?storeId={here.store['storeId']}"
+    reply = await here.pos.post(path, notice)
+    async with asyncio.timeout(PATIENCE):
+        await asked.wait()
+    await arrive(here.mercato, time, late if by == "instant" else early)
+    if by == "activation":
+        await activate(here, first)
+    await here.mercato.until(
+        here.pos, f"{STORES}/{here.store['storeId']}", lambda store: store["catalogSetId"] == wanted
+    )
+    pulled.set()
+    run = await ended(here.mercato, here.pos, reply)
+    assert await current(here) == wanted
+    assert (run["status"], [fault["code"] for fault in run["errors"]]) == ("failed", ["superseded"])
+
+
+async def test_a_catalog_that_is_built_after_its_instant_is_served_if_nothing_came_later(
+    here: Trade, shop: MerchantServer, time: Time
+):
+    await ended(here.mercato, here.pos, await put(here.pos, here.store, menu("Second")))
+    asked, pulled = asyncio.Event(), asyncio.Event()
+
+    async def hosted(_: web.Request) -> web.Response:
+        asked.set()
+        await pulled.wait()
+        return web.json_response(menu("Noon"))
+
+    at = soon(hours=1)
+    notice = {"callbackUrl": shop.host(hosted, "/late.json"), "activateAt": at}
+    path = f"/v1/commerce/catalogset-notification?storeId={here.store['storeId']}"
+    reply = await here.pos.post(path, notice)
+    async with asyncio.timeout(PATIENCE):
+        await asked.wait()
+    await arrive(here.mercato, time, at)
+    pulled.set()
+    run = await ended(here.mercato, here.pos, reply)
+    assert (run["status"], await current(here)) == ("succeeded", run["catalogSetId"])
 
 
 # --- sold-out items -------------------------------------------------------------------------------

@@ -221,6 +221,40 @@ async def test_an_earlier_set_is_activated_after_its_differences_are_shown(
     assert store["catalogSetId"] == earlier["catalogSetId"]
 
 
+@on_both
+async def test_a_run_is_compared_with_the_set_that_it_replaced_not_with_the_one_built_before_its_own(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+
+    def at_price(price: str) -> Any:
+        document = cafe()
+        tea = next(item for item in document["items"].values() if item["name"] == "Tea")
+        tea["basePrice"] = price
+        return document
+
+    async def repriced(run_id: str) -> list[str]:
+        page = await browser.open(f"/console/catalogs/{run_id}")
+        return [row[2] for row in page.rows("Changes")] if "Items repriced" in page.text else []
+
+    browser = await enter_as_partner(mercato, deal.pos)
+    first, second = [await publish(deal, at_price(price), f"/{price}.json") for price in ("11.00", "12.00")]
+    store = f"/v1/commerce/stores/{deal.store['storeId']}"
+    await deal.pos.post(f"{store}/catalog-sets/{first['catalogSetId']}/activate")
+    back = (await browser.open("/console/catalogs")).ids("Runs")[0]
+    assert await repriced(back) == ["Tea: 12.00 → 11.00"]
+    third = await publish(deal, at_price("13.00"), "/13.00.json")
+    assert await repriced(third["catalogIngestId"]) == ["Tea: 11.00 → 13.00"]
+    # The page of a run whose set was served again later still shows what it changed.
+    assert await repriced(second["catalogIngestId"]) == ["Tea: 11.00 → 12.00"]
+    at = rfc3339(clock.now() + timedelta(days=1))
+    accepted = (await deal.pos.call("PUT", f"{store}/catalog?activateAt={at}", at_price("14.00"))).json()
+    await mercato.until(deal.pos, accepted["statusUrl"], lambda run: "catalogSetId" in run)
+    await publish(deal, at_price("15.00"), "/15.00.json")
+    assert await repriced(accepted["catalogIngestId"]) == ["Tea: 15.00 → 14.00"]
+
+
+@on_both
 async def test_a_scheduled_switch_is_shown_and_cancelled(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     at = rfc3339(clock.now() + timedelta(days=1))

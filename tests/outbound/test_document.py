@@ -48,6 +48,20 @@ async def test_a_cleared_document_has_nothing_of_the_previous_attempt():
         assert (document.size, await document.read()) == (6, b"second")
 
 
+async def test_each_attempt_of_a_document_needs_the_space_of_one():
+    space = DocumentSpace(8 * IN_MEMORY)
+    with await filled(space, 3 * IN_MEMORY) as document:
+        for _ in range(4):
+            document.clear()
+            await _fill(document, 3 * IN_MEMORY)
+        assert space.reserved <= 3 * IN_MEMORY
+        async with asyncio.timeout(PATIENCE):
+            (await filled(space, 4 * IN_MEMORY)).close()
+        await _fill(document, 5 * IN_MEMORY)
+        assert space.reserved >= 4 * IN_MEMORY
+    assert space.reserved == 0
+
+
 async def test_a_document_waits_for_space_until_another_is_closed():
     space = DocumentSpace(4 * IN_MEMORY)
     first = await filled(space, 3 * IN_MEMORY)

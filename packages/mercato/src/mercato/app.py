@@ -15,7 +15,7 @@ from msgspec import Struct
 from mercato.features.catalogs import ingest as catalog_ingest
 from mercato.features.catalogs.builder import Builder
 from mercato.features.catalogs.dry_run import DryRuns
-from mercato.features.catalogs.ingest import Ingest, IngestJob
+from mercato.features.catalogs.ingest import Ingest
 from mercato.features.catalogs.menu_files import MenuFiles
 from mercato.features.catalogs.queries import CompiledCatalogs
 from mercato.features.catalogs.switches import Switches
@@ -73,7 +73,7 @@ from mercato.platform.db.changes import ChangeFeed
 from mercato.platform.db.engine import Database, open_database
 from mercato.platform.db.health import WriteProbe, measure_replication
 from mercato.platform.db.url import database_url
-from mercato.platform.jobs import Handler, Handlers, Worker
+from mercato.platform.jobs import Handlers, Worker
 from mercato.platform.jobs.maintenance import find_depths
 from mercato.platform.processes import trim_memory
 from mercato.platform.telemetry import multiprocess, tracing
@@ -488,16 +488,8 @@ def _handlers(
 ) -> Handlers:
     settings = core.settings
     return {
-        catalog_ingest.KIND: Handler(
-            fn=ingest.handle,
-            payload=IngestJob,
-            timeout=timedelta(seconds=settings.pull_seconds + catalog_ingest.PROCESS_SECONDS),
-            concurrency=settings.ingest_concurrency,
-            total_concurrency=settings.ingest_concurrency,
-            group_concurrency=settings.ingest_concurrency_per_partner,
-            max_attempts=catalog_ingest.ATTEMPTS,
-            blocks_key_while_waiting=True,
-            on_dead=ingest.give_up,
+        catalog_ingest.KIND: ingest.handler(
+            concurrency=settings.ingest_concurrency, per_partner=settings.ingest_concurrency_per_partner
         ),
         **core.orders.handlers(),
         **Acceptances(core.db, core.clock, core.lifecycle).handlers(),

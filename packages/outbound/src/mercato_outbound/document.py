@@ -53,10 +53,13 @@ class DocumentSpace:
         return document
 
     async def reserve(self, document: "Document", size: int) -> None:
-        """Wait until there is space, and reserve bytes for the document."""
-        while self.reserved + size > self._total and next(iter(self._reserved)) is not document:
+        """Wait until there is space for a document of that size, and reserve what it hasn't reserved yet."""
+        more = size - self._reserved[document]
+        if more <= 0:
+            return
+        while self.reserved + more > self._total and next(iter(self._reserved)) is not document:
             await self._released.wait()
-        self._reserved[document] += size
+        self._reserved[document] += more
 
     def release(self, document: "Document") -> None:
         """Release the document's reservation and its place in the order."""
@@ -88,7 +91,7 @@ class Document:
         self._memory.write(piece)
         self.size += len(piece)
         if self._space is not None and self._memory.tell() > IN_MEMORY:
-            await self._space.reserve(self, self._memory.tell())
+            await self._space.reserve(self, self.size)
             await self._spill()
 
     async def read(self) -> bytes:
@@ -120,7 +123,7 @@ class Document:
         return self._file
 
     def clear(self) -> None:
-        """Drop all bytes, for another attempt. Their reservation stays."""
+        """Drop all bytes, for another attempt, which gets their reservation."""
         self._memory = BytesIO()
         self.size = 0
         self._close_file()

@@ -163,10 +163,10 @@ async def _run(tx: Read, visit: Visit) -> Run:
 
 
 async def _sets(tx: Read, run: Run) -> tuple[UUID, UUID] | None:
-    """Return the set before the run's and the run's own, if both are kept."""
+    """Return the set that the run replaced, or will, and the run's own, if both are kept."""
     if run.set_id is None or not await operators.is_kept(tx, run.set_id):
         return None
-    before = await operators.find_previous_set(tx, run.owner.id, run.set_id)
+    before = await operators.find_previous_set(tx, run)
     return None if before is None else (before, run.set_id)
 
 

@@ -1,5 +1,6 @@
 """The dry run: reports what a run would find in a document, and changes nothing."""
 
+import asyncio
 from typing import Final
 from uuid import UUID
 
@@ -13,12 +14,21 @@ from mercato.features.catalogs.uploads import Receive
 from mercato.platform.slots import Slots
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.diff import diff
-from mercato_catalog.model import NO_ONBOARDING, BuildFailed, BuildRequest, Built, Unchanged
+from mercato_catalog.model import (
+    NO_ONBOARDING,
+    BuildFailed,
+    BuildRequest,
+    Built,
+    CompiledCatalog,
+    Unchanged,
+)
 from mercato_catalog.validation.findings import Rule
-from mercato_contract.catalogs import CatalogFault, CatalogValidation
+from mercato_contract.catalogs import CatalogDiff, CatalogFault, CatalogValidation
 from mercato_contract.decoding import Decoder
 from mercato_contract.decoding.checks import refuse, uri_fault
 from mercato_contract.json_texts import is_too_deep, without_mark
+from mercato_contract.problems import Reason
+from mercato_contract.refusals import InvalidRequest
 from mercato_contract.wire import Wire
 from mercato_outbound.client import Outbound
 from mercato_outbound.document import Document, NewDocument
@@ -40,12 +50,18 @@ class CatalogSource(Wire):
     callback_url: str
 
 
-class _Items(Struct):
+class _Members(Struct, rename="camel"):
     items: msgspec.Raw | UnsetType = UNSET
+    callback_url: msgspec.Raw | UnsetType = UNSET
 
 
-_read_items: Final = msgspec.json.Decoder(_Items).decode
+_read_members: Final = msgspec.json.Decoder(_Members).decode
 """Skips all other members: a body of 32 MiB may have millions."""
+
+_NEITHER: Final = (
+    ("/items", "items is required in a CatalogSet: an object of items by id. It may be empty."),
+    ("/callbackUrl", "callbackUrl is required in a body that isn't a CatalogSet: the URL of one."),
+)
 
 _request: Final = Decoder(CatalogSource)
 
@@ -113,7 +129,9 @@ class DryRuns(Struct, frozen=True):
         faults = result.faults if isinstance(result, BuildFailed) else ()
         changes = None
         if isinstance(result, Built) and subject is not None:
-            changes = diff(await self.compiled.get(subject.catalog_set_id), unpack(result.compiled))
+            before = await self.compiled.get(subject.catalog_set_id)
+            # In a thread: of a large document it takes a large part of a second.
+            changes = await asyncio.to_thread(_changes, before, result.compiled)
         return CatalogValidation(
             valid=not faults,
             errors=faults_of(faults),
@@ -127,7 +145,8 @@ def callback_url(document: bytes) -> str | None:
     """Return the URL that a request has in place of a document; None if the body itself is the document.
 
     A body of broken JSON is treated as a document: the check reports where it breaks.
-    Raises InvalidRequest for any other that has neither `items` nor a callbackUrl that is a string.
+    Raises InvalidRequest for any other that has neither `items` nor a callbackUrl that is a string: what was meant is
+    unknown, so both are named.
     """
     if b'"items"' in document and b'"callbackUrl"' not in document:
         return None
@@ -135,14 +154,26 @@ def callback_url(document: bytes) -> str | None:
     if is_too_deep(text):
         return None
     try:
-        has_items = not isinstance(_read_items(text).items, UnsetType)
+        members = _read_members(text)
     except msgspec.ValidationError:
-        has_items = False
+        pass  # not an object
     except (msgspec.MsgspecError, UnicodeDecodeError):
         if document.strip():
             return None
-        has_items = False
-    return None if has_items else _request(document).callback_url
+    else:
+        if members.items is not UNSET:
+            return None
+        if members.callback_url is UNSET:
+            reasons = [Reason(code=InvalidRequest.code, message=text, pointer=at) for at, text in _NEITHER]
+            raise InvalidRequest(
+                "The body is neither a CatalogSet, which has items, nor a request with a callbackUrl to pull one from.",
+                errors=reasons,
+            )
+    return _request(document).callback_url
+
+
+def _changes(before: CompiledCatalog, after: bytes) -> CatalogDiff:
+    return diff(before, unpack(after))
 
 
 def _invalid(rule: Rule, message: str) -> CatalogValidation:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -10,7 +10,7 @@ import structlog
 from msgspec import Struct
 
 from mercato.features.catalogs import queries, uploads
-from mercato.features.catalogs.builder import Builder, BuildOverrunError
+from mercato.features.catalogs.builder import BUILD_SECONDS, Builder, BuildOverrunError
 from mercato.features.catalogs.errors import TooManyActivations
 from mercato.features.catalogs.runs import (
     OPEN,
@@ -27,7 +27,7 @@ from mercato.features.metrics import CommerceMetrics
 from mercato.features.partners.queries import StorageQuota
 from mercato.platform import errors, processes
 from mercato.platform.db.engine import Database, Write
-from mercato.platform.jobs import Done, Job, JobOutcome, enqueue, fence
+from mercato.platform.jobs import Done, Handler, Job, JobOutcome, enqueue, fence
 from mercato.platform.telemetry import tracing
 from mercato.platform.telemetry.context import set_partner
 from mercato_catalog.model import BuildFailed, BuildRequest, Built, Unchanged
@@ -42,8 +42,8 @@ from mercato_outbound.results import NotModified, PulledDocument, PullLimits, Re
 log = structlog.get_logger("mercato.catalog")
 
 KIND: Final = "catalog.ingest"
-PROCESS_SECONDS: Final = 120.0
-"""The time limit of a run after its pull: to wait for the building process, build, compress and switch."""
+_SWITCH_SECONDS: Final = 60.0
+"""The time limit of a run after its catalog is built: to compress, store and switch it."""
 
 ATTEMPTS: Final = 3
 """Attempts at a run that fails through an error of the service, before it ends `failed`."""
@@ -52,6 +52,15 @@ MAX_SCHEDULED: Final = 20
 """Switches of one store that are scheduled at a time."""
 
 _CANCELLED: Final = CatalogFault(code="cancelled", message="The onboarding was cancelled.")
+
+
+def time_limit(limits: PullLimits, runs: int) -> timedelta:
+    """Return the time limit of a run if there are `runs` at a time.
+
+    A process builds one document after the other, so a run has the time for all other builds before its own: it
+    doesn't fail because of what others have sent.
+    """
+    return timedelta(seconds=limits.total + runs * BUILD_SECONDS + _SWITCH_SECONDS)
 
 
 class IngestJob(Wire):
@@ -128,6 +137,20 @@ class Ingest(Struct, frozen=True, kw_only=True):
     switches: Switches
     quota: StorageQuota
     metrics: CommerceMetrics
+
+    def handler(self, *, concurrency: int, per_partner: int) -> Handler[IngestJob]:
+        """Return the handler of the kind `KIND`: so many runs at a time over all workers, and of one partner."""
+        return Handler(
+            fn=self.handle,
+            payload=IngestJob,
+            timeout=time_limit(self.limits, concurrency),
+            concurrency=concurrency,
+            total_concurrency=concurrency,
+            group_concurrency=per_partner,
+            max_attempts=ATTEMPTS,
+            blocks_key_while_waiting=True,
+            on_dead=self.give_up,
+        )
 
     async def handle(self, job: Job[IngestJob]) -> JobOutcome:
         """Perform the job's run to its end. After a crash at any point the job performs it again."""

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Select, literal_column, select
 
-from mercato.features.catalogs.runs import OPEN
+from mercato.features.catalogs import periods, queries
+from mercato.features.catalogs.runs import OPEN, Run
 from mercato.features.catalogs.tables import catalog_owners as owners
 from mercato.features.catalogs.tables import catalog_runs as runs
 from mercato.features.catalogs.tables import catalog_sets as sets
@@ -97,15 +98,23 @@ def _filter(query: Select[tuple[object, ...]], wanted: RunFilter) -> Select[tupl
     return query
 
 
-async def find_previous_set(tx: Read, owner_id: UUID, set_id: UUID) -> UUID | None:
-    """Return the owner's set before this one, None if there was none or it is no longer kept."""
-    before = (
+async def find_previous_set(tx: Read, run: Run) -> UUID | None:
+    """Return the set that the owner served before this run switched to its own, or would leave if it switched now.
+
+    None if there was none or it is no longer kept. Of a run that switched nothing, it is the set built before its own.
+    """
+    if run.status in OPEN:
+        return await queries.find_current_set(tx, run.owner.id)
+    before = await periods.find_before_run(tx, run.owner.id, run.id)
+    if before is not None:
+        return before.set_id if before.is_kept else None
+    built = (
         select(sets.c.id)
-        .where(sets.c.owner_id == owner_id, sets.c.id < set_id)
+        .where(sets.c.owner_id == run.owner.id, sets.c.id < run.set_id)
         .order_by(sets.c.id.desc())
         .limit(1)
     )
-    found: UUID | None = await tx.scalar(before)
+    found: UUID | None = await tx.scalar(built)
     return found
 
 

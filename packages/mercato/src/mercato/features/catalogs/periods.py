@@ -164,6 +164,14 @@ async def find_period(tx: Read, owner_id: UUID, set_id: UUID) -> Period | None:
     return None if found is None else Period(*found)
 
 
+async def find_before_run(tx: Read, owner_id: UUID, run_id: UUID) -> Period | None:
+    """Return the owner's period before the one that the run began; None if it began none, or the first that is kept."""
+    of_run = _history(periods.c.run_id == run_id, sets.c.run_id == run_id, owner_id)
+    begun = await tx.first(of_run.limit(1))
+    before = [] if begun is None else await list_periods(tx, owner_id, before=begun.id, limit=1)
+    return before[0] if before else None
+
+
 async def list_periods(tx: Read, owner_id: UUID, *, before: UUID | None, limit: int) -> list[Period]:
     """Return when the owner served which set, the last period first, older than the period `before`."""
     last = before or _LAST

@@ -144,6 +144,15 @@ _LIST_DUE: Final = prepared(
     .where(_RUN_OF_OWNER, runs.c.set_id.is_not(None), runs.c.activate_at <= bindparam("until"), _RUN_IS_OPEN)
     .order_by(runs.c.activate_at, runs.c.id)
 )
+_HAS_SWITCHED_AFTER: Final = prepared(
+    select(
+        exists().where(
+            _RUN_OF_OWNER,
+            runs.c.status == RunStatus.SUCCEEDED.value,
+            func.coalesce(runs.c.activate_at, runs.c.created_at) > bindparam("instant"),
+        )
+    )
+)
 _COUNT_SCHEDULED: Final = prepared(
     select(func.count()).where(_RUN_OF_OWNER, runs.c.activate_at.is_not(None), _RUN_IS_OPEN)
 )
@@ -185,6 +194,11 @@ async def schedule_run(
 async def list_due(tx: Read, owner_id: UUID, *, until: datetime) -> list[Run]:
     """Return the owner's scheduled runs up to the instant, in the order in which they switch."""
     return [_run(row) for row in await tx.all(_LIST_DUE, {"owner_id": owner_id, "until": until})]
+
+
+async def has_switched_after(tx: Read, owner_id: UUID, instant: datetime) -> bool:
+    """Return whether a run has succeeded whose own instant is later: its `activateAt`, else when it was requested."""
+    return bool(await tx.scalar(_HAS_SWITCHED_AFTER, {"owner_id": owner_id, "instant": instant}))
 
 
 async def count_scheduled(tx: Read, owner_id: UUID) -> int:

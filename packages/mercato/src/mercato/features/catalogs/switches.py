@@ -49,6 +49,14 @@ INTERNAL_ERROR: Final = CatalogFault(
 )
 
 
+def _superseded(at: datetime) -> CatalogFault:
+    message = (
+        f"The store has switched to a catalog of a later instant than {rfc3339(at)}, before this one was built, and "
+        "keeps that one. Send this one again if the store should serve it."
+    )
+    return CatalogFault(code="superseded", message=message)
+
+
 class ActivationJob(Wire):
     """The payload of the job that switches at an instant; everything else is in the run's row."""
 
@@ -96,6 +104,31 @@ class Switches(Struct, frozen=True, kw_only=True):
             await uploads.delete_upload(tx, run.id)
             await self._enqueue(tx, run, run.activate_at)
             return
+        await self._serve_due(tx, run.owner.id, until=run.activate_at or now, now=now)
+        if run.activate_at is not None and await queries.has_switched_after(
+            tx, run.owner.id, run.activate_at
+        ):
+            # Its instant passed before it was built, and what was switched to meanwhile is newer.
+            await periods.drop_set(tx, set_id, now=now)
+            await self.end(
+                tx, EndedRun(run, RunStatus.FAILED, (_superseded(run.activate_at),), now, warnings)
+            )
+            return
+        await self._serve_now(tx, run, set_id, warnings=warnings, now=now)
+
+    async def _serve_due(self, tx: Write, owner_id: UUID, *, until: datetime, now: datetime) -> None:
+        """Make the scheduled switches of the owner up to the instant, in their order.
+
+        A job may be late. A switch that is made now comes after those whose instant has passed: made later, they would
+        replace a newer catalog by an older one.
+        """
+        for due in await queries.list_due(tx, owner_id, until=until):
+            assert due.set_id is not None
+            await self._serve_now(tx, due, due.set_id, warnings=due.warnings, now=now)
+
+    async def _serve_now(
+        self, tx: Write, run: Run, set_id: UUID, *, warnings: tuple[PartnerWarning, ...], now: datetime
+    ) -> None:
         current = await queries.find_current_set(tx, run.owner.id)
         switched = current != set_id
         if switched and not await self._switch(tx, run, current, set_id, now=now):
@@ -177,6 +210,7 @@ class Switches(Struct, frozen=True, kw_only=True):
         if not await queries.lock_owner(tx, owner.id):
             raise CatalogSetNotFound(set_id)
         now = self.clock()
+        await self._serve_due(tx, owner.id, until=now, now=now)
         current = await queries.find_current_set(tx, owner.id)
         if current == set_id:
             period = await periods.find_period(tx, owner.id, set_id)
@@ -230,9 +264,7 @@ class Switches(Struct, frozen=True, kw_only=True):
                 # Due by the database's clock, which was set back or is ahead of this one.
                 await self._put_off(tx, job, run, run.activate_at - now)
                 return Settled()
-            for due in await queries.list_due(tx, run.owner.id, until=run.activate_at):
-                assert due.set_id is not None
-                await self.serve(tx, due, due.set_id, warnings=due.warnings, now=now)
+            await self._serve_due(tx, run.owner.id, until=run.activate_at, now=now)
             processes.crash_point("catalog.activated")
         return Done()
 
