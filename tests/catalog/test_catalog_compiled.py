@@ -2,9 +2,10 @@
 
 import json
 import pickle
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import pytest
 from tests.catalog.documents import (
@@ -23,6 +24,7 @@ from tests.catalog.documents import (
     outcome,
 )
 
+from mercato_catalog import build
 from mercato_catalog.building.packed import unpack
 from mercato_catalog.diff import diff
 from mercato_catalog.model import CompiledCatalog, CompiledItem
@@ -31,6 +33,7 @@ from mercato_catalog.words import MAX_WORDS, unpack_search
 NOON = datetime.fromisoformat("2026-01-05 12:00:00")  # a Monday
 NIGHT = datetime.fromisoformat("2026-01-05 23:00:00")
 LUNCH = [{"dayOfWeek": "Monday", "start": "11:00:00", "end": "14:00:00"}]
+OWNER = UUID(int=7)
 EVENING = [{"dayOfWeek": "Monday", "start": "18:00:00", "end": "00:00:00"}]
 
 
@@ -108,6 +111,18 @@ def test_an_item_that_no_section_lists_is_never_sold_by_itself():
     catalog = compiled(cafe())
     assert sold(catalog, TEA, NOON)
     assert not sold(catalog, MILK, NOON)
+
+
+@pytest.mark.parametrize("as_written", [str.upper, str.title, lambda own: str(uuid5(OWNER, own))])
+def test_an_item_of_no_section_is_not_sold_however_the_others_are_written(as_written: Callable[[str], str]):
+    """As many ids as items are listed, but they are of one item."""
+    own = TEA if as_written("a") == "A" else "tea"
+    document = {
+        "items": {own: {"basePrice": "1.00"}, "hidden": {"basePrice": "2.00"}},
+        "sections": {"s": {"itemIds": [own]}, "t": {"itemIds": [as_written(own)]}},
+    }
+    catalog = build(json.dumps(document).encode(), onboarding_id=OWNER).compiled
+    assert [catalog.is_sold(item, NOON) for item in catalog.items.values()] == [True, False]
 
 
 @pytest.mark.parametrize("catalogs", [{}, {"catalogs": {}}])

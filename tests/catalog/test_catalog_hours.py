@@ -53,7 +53,9 @@ def test_a_value_that_is_not_a_window_is_a_fault(change: dict[str, Any], place: 
 
 def test_every_fault_of_a_window_is_listed():
     base = f"/catalogs/{CATALOG}/availability/0"
-    assert list(faults(with_windows({}))) == [f"{base}/dayOfWeek", f"{base}/start", f"{base}/end"]
+    found = faults(with_windows({}))
+    assert list(found) == [f"{base}/dayOfWeek", f"{base}/start", f"{base}/end"]
+    assert found[f"{base}/start"] == "start is missing: a time like 18:30:00."
 
 
 @pytest.mark.parametrize("window", ["Monday", None, 5, []])

@@ -151,6 +151,20 @@ def test_a_minimum_above_the_maximum_is_a_fault():
     assert list(faults(document)) == [f"/modifierGroups/{EXTRAS}/minimumAllowed"]
 
 
+def test_a_groups_contradiction_is_listed_beside_anothers_count_out_of_range():
+    document = cafe()
+    document["modifierGroups"][EXTRAS] |= {"minimumAllowed": 3, "maximumAllowed": 2}
+    document["modifierGroups"]["sizes"] = {"name": "Sizes", "itemIds": [TEA], "minimumAllowed": -1}
+    document["modifierGroups"]["both"] = {
+        "name": "Both", "itemIds": [TEA], "minimumAllowed": 5, "maximumAllowed": -2,
+    }  # fmt: skip
+    assert list(faults(document)) == [
+        "/modifierGroups/sizes/minimumAllowed",
+        "/modifierGroups/both/maximumAllowed",
+        f"/modifierGroups/{EXTRAS}/minimumAllowed",
+    ]
+
+
 @pytest.mark.parametrize(
     ("rules", "warned"),
     [

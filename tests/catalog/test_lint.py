@@ -437,3 +437,14 @@ def test_ids_are_printed_as_they_are_served_where_the_store_is_known_and_not_at_
     assert cli.run(["catalog", "lint", path, "--json", "--onboarding", str(onboarding)]) == 0
     [warning] = json.loads(capsys.readouterr().out)["warnings"]
     assert warning["message"].endswith(f"it is served as {uuid5(onboarding, 'tea')}.")
+
+
+def test_a_list_that_was_cut_is_counted_as_at_least_so_many(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    items = {str(number): {"name": f"Item {number}", "basePrice": "x"} for number in range(500)}
+    file = written(tmp_path, {"items": items})
+    assert cli.run(["catalog", "lint", file]) == 1
+    assert "is not valid: at least 100 errors, at least 201 warnings." in " ".join(
+        capsys.readouterr().out.split()
+    )

@@ -4,8 +4,10 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
+from tests.calibration import cpu_within
 from tests.carts.test_names import COKE, COKE_CAN, HOSTILE, OLIVES, PIZZA, RIGHT, SIZE, SMALL, SOUP, menu
 
 from mercato_catalog import build
@@ -59,6 +61,27 @@ def test_an_item_counts_if_its_name_and_its_required_choices_fit_nothing_else():
     assert checked(document).by_name == 6
     size |= {"minimumAllowed": 1, "itemIds": [str(OLIVES)], "name": "toppings"}
     assert checked(document).by_name == 5  # the required group shares its name
+
+
+@pytest.mark.parametrize("shared", ["items", "options"])
+def test_a_menu_whose_things_all_have_one_name_is_checked_in_time_that_grows_with_it_only(shared: str):
+    items: Any = {
+        str(UUID(int=number)): {"name": "Same", "basePrice": "1.00"} for number in range(1_000, 9_000)
+    }
+    document: Any = {"items": items}
+    if shared == "options":
+        bowl = {"name": "Bowl", "basePrice": "1.00", "modifierGroupIds": [str(SIZE)]}
+        group = {"name": "Size", "minimumAllowed": 1, "itemIds": list(items)}
+        document = {
+            "items": items | {str(SOUP): bowl},
+            "modifierGroups": {str(SIZE): group},
+            "sections": {"s": {"itemIds": [str(SOUP)]}},
+        }
+    body = json.dumps(document).encode()
+    catalog = build(body).compiled
+    with cpu_within(60):
+        found = check_names(body, catalog, onboarding_id=NO_ONBOARDING, default_currency="USD")
+    assert found.by_name == 0
 
 
 def test_menus_in_other_forms_have_their_pointers():

@@ -36,6 +36,34 @@ async def test_it_answers_every_vector_as_the_service_does(package: Path):
     assert re.search(rf"^# pass {len(vectors)}$", said, re.MULTILINE), said
 
 
+@pytest.mark.parametrize(
+    ("line", "message", "pointer"),
+    [
+        ("{}", "modifierGroups is required.", "/item/modifierGroups"),
+        ("{modifierGroups: null}", "modifierGroups must be a list, not null.", "/item/modifierGroups"),
+        ("{modifierGroups: 'x'}", "modifierGroups must be a list, not a string.", "/item/modifierGroups"),
+        ("{modifierGroups: [{}]}", "lineItems is required.", "/item/modifierGroups/0/lineItems"),
+    ],
+)
+async def test_a_line_without_a_list_is_refused_as_the_service_refuses_it(
+    package: Path, line: str, message: str, pointer: str
+):
+    """JavaScript has no types: `add` got a TypeError about `forEach`."""
+    program = package / "program.mjs"
+    program.write_text(f"""
+import {{ Catalog, CartError }} from "./dist/index.js";
+const items = {{ "{TEA}": {{ basePrice: "1" }} }};
+const catalog = new Catalog({{ catalogSetId: "{SET}", storeId: "{STORE}", items }});
+try {{
+  catalog.add(null, {{ itemId: "{TEA}", quantity: 1, ...{line} }});
+}} catch (error) {{
+  console.log(error instanceof CartError, error.code, error.status, error.message, error.errors[0].pointer);
+}}
+""")
+    printed = await run("node", program, cwd=package)
+    assert printed.strip() == f"true INVALID_REQUEST 400 {message} {pointer}"
+
+
 async def test_another_answer_than_a_vectors_is_noticed(package: Path, tmp_path: Path):
     """The proof of the proof: with one price changed, the vectors fail."""
     copy = tmp_path / "catalog/typescript"

@@ -135,7 +135,12 @@ class Catalog:
         )
 
     def availability(self, at: datetime, timezone: tzinfo) -> Availability:
-        """Return whether the menu is available at an instant, in the store's time zone, and when that changes."""
+        """Return whether the menu is available at an instant, in the store's time zone, and when that changes.
+
+        Raises ValueError if `at` has no offset: the machine's own time zone isn't the store's.
+        """
+        if at.utcoffset() is None:
+            raise ValueError(f"{at.isoformat()} is no instant: give it a time zone, as in datetime.now(UTC).")
         change = next_change(at, timezone, edges_of(self._spans), since=at)
         is_open = self.compiled.is_open(at.astimezone(timezone))
         return Availability(is_open, change.opens_at, change.closes_at)
@@ -152,14 +157,16 @@ class Catalog:
         return StoreMenu(self._store_id, self._catalog_set_id, self.compiled, frozenset(sold_out))
 
 
-def validate(document: bytes, *, default_currency: str = DEFAULT_CURRENCY) -> Findings:
+def validate(document: bytes | str, *, default_currency: str = DEFAULT_CURRENCY) -> Findings:
     """Return the faults and warnings of a CatalogSet document (JSON): those of the service's ingest. Raises nothing."""
-    _, findings = validate_document(document, onboarding_id=NO_ONBOARDING, default_currency=default_currency)
+    _, findings = validate_document(
+        _bytes_of(document), onboarding_id=NO_ONBOARDING, default_currency=default_currency
+    )
     return findings
 
 
 def build(
-    document: bytes,
+    document: bytes | str,
     *,
     default_currency: str = DEFAULT_CURRENCY,
     onboarding_id: UUID = NO_ONBOARDING,
@@ -170,6 +177,7 @@ def build(
     `storeId` and `catalogSetId` are those of the served copy. An id that isn't a UUID is replaced by one that is
     derived from it and the `onboarding_id`, as the service does. `new_id` makes the ids of lines that have none.
     """
+    document = _bytes_of(document)
     ids = _ids_of(document)
     request = BuildRequest(onboarding_id, ids.catalog_set_id, ids.store_id, default_currency)
     made = build_document(document, request)
@@ -177,6 +185,11 @@ def build(
         raise InvalidDocument(made.faults)
     assert isinstance(made, Built), "nothing was built before"
     return Catalog(made, store_id=ids.store_id, catalog_set_id=ids.catalog_set_id, new_id=new_id)
+
+
+def _bytes_of(document: bytes | str) -> bytes:
+    """Return the document as it is sent. Half of a surrogate pair, which UTF-8 lacks, is for `validate` to find."""
+    return document.encode(errors="surrogatepass") if isinstance(document, str) else document
 
 
 class _Ids(Struct, frozen=True):

@@ -8,6 +8,7 @@ export const UNAVAILABLE = "ITEM_UNAVAILABLE";
 export const REQUIRED = "MODIFIER_REQUIRED";
 export const EXCEEDED = "MODIFIER_LIMIT_EXCEEDED";
 export const INVALID = "VALIDATION_FAILED";
+const MALFORMED = "INVALID_REQUEST";
 
 export type Path = readonly number[];
 
@@ -64,6 +65,15 @@ export function errorOf(fault: CartFault, origin: Origin = {}): OrderError {
     ...(minimum === undefined ? {} : { minimum }),
     ...(maximum === undefined ? {} : { maximum }),
   };
+}
+
+/** Throw for what should be a list and isn't, as the service refuses a body of another shape. */
+export function checkList(value: unknown, pointer: string): void {
+  if (Array.isArray(value)) return;
+  const name = pointer.slice(pointer.lastIndexOf("/") + 1);
+  const kind = value === null || typeof value === "boolean" ? `${value}` : typeof value === "object" ? "an object" : `a ${typeof value}`;
+  const message = value === undefined ? `${name} is required.` : `${name} must be a list, not ${kind}.`;
+  throw new CartError(MALFORMED, 400, message, [{ code: MALFORMED, message, pointer }]);
 }
 
 /** Throw for a single value. */

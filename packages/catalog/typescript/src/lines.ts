@@ -1,13 +1,13 @@
 // Lines as values: count them, find one at any depth, change it, and compare two by their choices.
 
-import { CartError, pointerTo, refuseAt } from "./faults.js";
+import { CartError, checkList, pointerTo, refuseAt } from "./faults.js";
 import type { Origin, Path } from "./faults.js";
 import type { CartModifierGroup, LineItem, PricedLineItem } from "./types.js";
 
 const MAX_LINES = 200; // Lines of a cart, modifiers included.
 const MAX_DEPTH = 8; // Levels of modifiers.
 
-/** Throw for too many lines or levels, before anything else is done with them. */
+/** Throw for too many lines or levels, or a missing list, before anything else is done with them. */
 export function checkBounds(lines: readonly LineItem[], origin: Origin = {}): void {
   let count = 0;
   const visit = (below: readonly LineItem[], above: Path): void => {
@@ -21,7 +21,12 @@ export function checkBounds(lines: readonly LineItem[], origin: Origin = {}): vo
         const at = path[0] === origin.item ? path.slice(0, 1) : [];
         refuseAt(pointerTo(at, "", origin), `A cart may have at most ${MAX_LINES} lines, modifiers included.`);
       }
-      line.modifierGroups.forEach((group, number) => visit(group.lineItems, [...path, number]));
+      checkList(line.modifierGroups, pointerTo(path, "/modifierGroups", origin));
+      line.modifierGroups.forEach((group, number) => {
+        const at = [...path, number];
+        checkList(group.lineItems, pointerTo(at, "/lineItems", origin));
+        visit(group.lineItems, at);
+      });
     });
   };
   visit(lines, []);

@@ -1,13 +1,14 @@
 """Which names of a menu agents can order by, and what is wrong with the others. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
 
 from mercato_catalog.carts.names import Names, is_listed, names_of, shown
-from mercato_catalog.model import CompiledCatalog, Finding, Key
+from mercato_catalog.model import CompiledCatalog, CompiledGroup, Finding, Key
 from mercato_catalog.validation.document import R, Table
 from mercato_catalog.validation.findings import Findings, Rule
 from mercato_catalog.validation.validate import validate
@@ -55,7 +56,7 @@ def check_names(
         (groups, catalog.groups, names.group_names),
     ):
         _warn_unusual(things, keys, normal, findings)
-    choosing = _Choosing(names)
+    choosing = _Choosing(names, listed)
     by_name = sum(choosing.is_named(key) and choosing.can_choose(key, 0) for key in listed)
     return NameFindings(findings.warnings(), findings.warning_count, len(listed), by_name)
 
@@ -122,15 +123,22 @@ def _warn_unusual(
 
 
 class _Choosing:
-    """Finds whether names lead to a thing and to no other."""
+    """Finds whether names lead to a thing and to no other.
 
-    def __init__(self, names: Names) -> None:
+    A name that several have is never looked up: of a menu whose items have one name that would take its square.
+    """
+
+    def __init__(self, names: Names, listed: Sequence[Key]) -> None:
         self._names = names
         self._catalog = names.catalog
+        self._listed = self._counted(listed)
         self._found: dict[Key, bool] = {}
+        self._options: dict[Key, list[Key]] = {}
 
     def is_named(self, key: Key) -> bool:
-        """Return whether the name of an item fits that item alone."""
+        """Return whether the name of an item that is sold by itself fits that item alone."""
+        if self._listed[self._names.item_names[key]] > 1:
+            return False
         return list(self._names.find_items(shown(self._catalog.items[key].name))) == [key]
 
     def can_choose(self, key: Key, depth: int) -> bool:
@@ -150,8 +158,18 @@ class _Choosing:
         group, item = self._catalog.groups[group_key], self._catalog.items[key]
         if list(self._names.find_groups(shown(group.name), item)) != [group_key]:
             return False
-        return any(
-            list(self._names.find_options(shown(self._catalog.items[option].name), group)) == [option]
-            and self.can_choose(option, depth + 1)
-            for option in group.choices
-        )
+        if group_key not in self._options:
+            self._options[group_key] = list(self._named_options(group))
+        return any(self.can_choose(option, depth + 1) for option in self._options[group_key])
+
+    def _named_options(self, group: CompiledGroup) -> Iterator[Key]:
+        """Yield the options of a group whose names fit nothing else in it."""
+        count = self._counted(group.choices)
+        for option in group.choices:
+            if count[self._names.item_names[option]] == 1:
+                fits = self._names.find_options(shown(self._catalog.items[option].name), group)
+                if list(fits) == [option]:
+                    yield option
+
+    def _counted(self, keys: Iterable[Key]) -> Counter[str]:
+        return Counter(map(self._names.item_names.__getitem__, keys))

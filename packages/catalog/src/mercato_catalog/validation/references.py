@@ -80,6 +80,8 @@ class _Resolver(Struct, frozen=True):
                         for index, ref in enumerate(refs)
                     ]
                     table.change(key, member, lists[key])
+            # An id may be written in two ways, such as in both letter cases.
+            distinct = set(chain.from_iterable(lists.values()))
         return lists, len(distinct)
 
     def overrides(self, prices: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
@@ -248,25 +250,26 @@ def check_counts(source: Source, references: References, findings: Findings) -> 
                 f"{source.items.pointer(key)}/modifierGroupIds",
             )
     _check_range(source.items, "maximumQuantity", findings)
-    before = findings.fault_count
-    for name in _COUNTS:
-        _check_range(source.groups, name, findings)
-    if findings.fault_count == before:
-        _check_choices(source, references, findings)
+    refused = {key for name in _COUNTS for key in _check_range(source.groups, name, findings)}
+    _check_choices(source, references, findings, leave_out=refused)
 
 
-def _check_range(table: Table[Any], name: str, findings: Findings) -> None:
-    for key, count in table.values(name).items():
-        if not 0 <= count <= MAX_UNITS:
-            bound = "not be negative" if count < 0 else f"be at most {MAX_UNITS}"
-            findings.fault(Rule.COUNT_OUT_OF_RANGE, f"{name} must {bound}.", f"{table.pointer(key)}/{name}")
+def _check_range(table: Table[Any], name: str, findings: Findings) -> list[str]:
+    """Report counts out of range; return the keys of what has one."""
+    refused = [(key, count) for key, count in table.values(name).items() if not 0 <= count <= MAX_UNITS]
+    for key, count in refused:
+        bound = "not be negative" if count < 0 else f"be at most {MAX_UNITS}"
+        findings.fault(Rule.COUNT_OUT_OF_RANGE, f"{name} must {bound}.", f"{table.pointer(key)}/{name}")
+    return [key for key, _ in refused]
 
 
-def _check_choices(source: Source, references: References, findings: Findings) -> None:
+def _check_choices(
+    source: Source, references: References, findings: Findings, *, leave_out: Collection[str]
+) -> None:
     groups = source.groups
     for key, row in groups.entries():
         minimum, maximum, per_item = row.minimum_allowed, row.maximum_allowed, row.maximum_per_item
-        if not minimum:
+        if not minimum or key in leave_out:
             continue
         at = f"{groups.pointer(key)}/minimumAllowed"
         if maximum is not None and minimum > maximum:

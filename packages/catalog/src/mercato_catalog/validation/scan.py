@@ -239,7 +239,9 @@ class _Scanner:
         if rest[:1] == b'"' and expected == "a value":
             return _BrokenError("a string isn't closed, or has a character that must be escaped", at)
         character = rest.decode("utf-8", "replace")[0]
-        shown = character if character.isprintable() else f"U+{ord(character):04X}"
+        # A letter alone would read as a word: "not a".
+        shown = f'"{character}"' if character.isalnum() else character
+        shown = shown if character.isprintable() else f"U+{ord(character):04X}"
         return _BrokenError(f"{expected} was expected, not {shown}", at)
 
 

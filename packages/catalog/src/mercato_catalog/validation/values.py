@@ -267,12 +267,14 @@ def _second(window: dict[str, Any], name: str, at: str, findings: Findings) -> i
     value = window.get(name)
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        shown = "" if isinstance(value, str) else f", not {json_type(value)}"
+        if name not in window:
+            message = f"{name} is missing: a time like 18:30:00."
+        else:
+            shown = "" if isinstance(value, str) else f", not {json_type(value)}"
+            message = f"{name} must be a time like 18:30:00{shown}."
         midnight = isinstance(value, str) and name == "end" and value.startswith(_MIDNIGHTS)
         more = " The end of the day is 00:00:00." if midnight else window_hint(window, name)
-        findings.fault(
-            Rule.INVALID_TIME, f"{name} must be a time like 18:30:00{shown}.{more}", f"{at}/{name}"
-        )
+        findings.fault(Rule.INVALID_TIME, f"{message}{more}", f"{at}/{name}")
         return None
     hours, minutes, seconds = map(int, match.groups())
     return hours * 3600 + minutes * 60 + seconds

@@ -1,5 +1,6 @@
 """`mercato catalog`: checks, compares and draws catalog documents by the ingest's rules, without a server."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -25,7 +26,7 @@ from mercato_catalog.model import (
     hours,
 )
 from mercato_catalog.model import rule as choice_rule
-from mercato_catalog.validation.findings import Rule
+from mercato_catalog.validation.findings import MAX_PER_KIND, Rule
 from mercato_contract.carts import LineItem
 from mercato_contract.catalogs import CatalogDiff, DiffList
 from mercato_contract.clock import new_id
@@ -228,9 +229,8 @@ def _lines(found: LintFinding, name: str, kind: str) -> list[str]:
 
 
 def _summary(report: LintReport, name: str) -> str:
-    warnings = count_of(len(report.warnings), "warning")
     if report.summary is None:
-        return f"{name} is not valid: {count_of(len(report.errors), 'error')}, {warnings}."
+        return f"{name} is not valid: {_counted(report.errors, 'error')}, {_counted(report.warnings, 'warning')}."
     summary, count, named = report.summary, report.summary.warnings, ""
     if report.agents is not UNSET:
         items = count_of(report.agents.items, "item that is sold", "items that are sold")
@@ -241,6 +241,13 @@ def _summary(report: LintReport, name: str) -> str:
         f"{count_of(summary.catalogs, 'catalog')}, {count_of(summary.modifier_groups, 'modifier group')}, "
         f"prices in {summary.currency}; {count_of(count, 'warning')}.{named}"
     )
+
+
+def _counted(found: Sequence[LintFinding], noun: str) -> str:
+    """Return how many there are: at least so many where a list was cut, whose last entry stands for the others."""
+    alike = Counter(finding.rule for finding in found)
+    is_cut = Rule.NOT_LISTED.id in alike or max(alike.values(), default=0) > MAX_PER_KIND
+    return f"{'at least ' if is_cut else ''}{count_of(len(found), noun)}"
 
 
 def _sarif(report: LintReport, uri: str) -> dict[str, Any]:
