@@ -35,6 +35,17 @@ def test_the_result_passes_the_linter_and_can_be_drawn(
     assert list(tmp_path.glob(".*")) == []
 
 
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_format_is_named_as_a_spreadsheets_is_or_by_an_option(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    source, made = written(tmp_path, SAMPLES[name]()), []
+    for spelling in ([name], ["--from", name]):
+        assert cli.run(["catalog", "import", *spelling, source, "--currency", "EUR"]) == 0
+        made.append(capsys.readouterr())
+    assert made[0] == made[1]
+
+
 def test_the_report_names_every_loss_by_pointer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     source, report = written(tmp_path, uber()), tmp_path / "report.json"
     assert cli.run(["catalog", "import", "--from", "uber", source, "--report", str(report)]) == 0

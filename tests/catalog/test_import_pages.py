@@ -1,13 +1,14 @@
 """A saved page with a menu of schema.org becomes a CatalogSet; every loss is reported by pointer."""
 
 import json
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.calibration import cpu_within
-from tests.catalog.test_imports import ASKED, Result, msgspec_replace
+from tests.catalog.test_imports import ASKED, Result, check_bounded, msgspec_replace, mutated
 from tests.generated import examples
 
 from mercato_contract.refusals import Problem
@@ -140,6 +141,15 @@ def test_a_block_that_is_no_json_is_a_loss():
     assert made.lost["/0"] == "The block isn't JSON."
 
 
+def test_offers_of_one_name_are_choices_at_their_own_prices():
+    offers = [{"name": "Large", "price": "9.00"}, {"name": "Large", "price": "12.00"}]
+    node = {"@type": "MenuSection", "hasMenuItem": {"@type": "MenuItem", "name": "Pizza", "offers": offers}}
+    made = imported(page(node))
+    [group] = made.document["modifierGroups"].values()
+    assert made.item("Pizza")["basePrice"] == "9.00"
+    assert [group["priceOverrides"][id_] for id_ in group["itemIds"]] == ["0.00", "3.00"]
+
+
 @pytest.mark.parametrize("price", ["from 5", "1,234", "5-7", "", "free", "$3", True, {"a": 1}])
 def test_a_price_that_is_no_amount_is_a_loss_and_never_guessed(price: Any):
     node = {
@@ -234,3 +244,46 @@ def test_a_large_page_is_converted_in_time_that_grows_with_it():
     with cpu_within(200):
         made = convert("schema-org", document, ASKED)
     assert len(json.loads(made.document)["items"]) == 5_000
+
+
+def test_a_page_of_many_items_of_one_name_is_converted_in_time_that_grows_with_it():
+    with cpu_within(200):
+        made = convert(
+            "schema-org", page({"@type": "Menu", "name": "M", "hasMenuItem": [ITEM] * 5_000}), ASKED
+        )
+    assert len(json.loads(made.document)["items"]) == 5_000
+
+
+def test_what_can_be_added_to_many_items_is_one_group():
+    extras = {"@type": "MenuSection", "@id": "#extras", "name": "Extras", "hasMenuItem": [ITEM] * 500}
+    items = [ITEM | {"name": f"Item {number}", "menuAddOn": {"@id": "#extras"}} for number in range(500)]
+    with cpu_within(200):
+        made = imported(page({"@type": "Menu", "name": "M", "hasMenuItem": items}, extras))
+    [group] = made.document["modifierGroups"].values()
+    assert (group["name"], len(group["itemIds"])) == ("Extras", 500)
+
+
+@pytest.mark.parametrize("price", ["1e999999999999999999999", "-1e-999999999999999999999"])
+def test_a_number_beyond_any_amount_is_a_loss_at_its_place(price: str):
+    item = json.dumps(ITEM | {"offers": {"@type": "Offer", "price": 0}}).replace(": 0", f": {price}")
+    made = imported(page(f'{{"@type": "Menu", "name": "M", "hasMenuItem": {item}}}'))
+    assert "/0/hasMenuItem/offers/price" in made.lost
+
+
+def test_half_a_character_in_a_page_is_replaced():
+    made = imported(
+        page('{"@type": "Menu", "name": "M", "hasMenuItem": {"@type": "MenuItem", "name": "A\\ud800"}}')
+    )
+    assert made.item("A?")
+
+
+def test_whatever_stands_anywhere_in_a_page_is_a_loss_or_a_fault():
+    chance = random.Random("pages")
+    for _ in range(examples(400)):
+        check_bounded("schema-org", page(mutated(RESTAURANT, chance).decode()))
+
+
+def test_an_unread_member_is_reported_by_its_pointer_and_shortly():
+    made = imported(page({"@type": "Menu", "name": "M", "hasMenuItem": ITEM | {"a/b": 1, "x" * 5_000: 1}}))
+    assert made.lost["/0/hasMenuItem/a~1b"] == "a/b has no counterpart."
+    assert all(len(message) < 200 for message in made.lost.values())

@@ -1,7 +1,9 @@
 """Menus in other formats become CatalogSets that an ingest accepts; every loss is reported by pointer."""
 
+import copy
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,9 +15,12 @@ from msgspec import inspect as info
 from tests.calibration import cpu_within
 from tests.generated import examples
 
+from mercato_contract.problems import Reason
 from mercato_contract.refusals import Problem
+from mercato_contract.wire import as_json
 from mercato_tools.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
 from mercato_tools.imports.draft import ImportOptions, Losses, windows
+from mercato_tools.imports.square import MAX_BOUNDS
 from mercato_tools.lint import lint
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -299,6 +304,14 @@ def test_hubrise_sizes_become_choices_at_the_same_prices():
     }
 
 
+def test_a_hubrise_price_without_a_currency_is_in_the_catalogs():
+    document = hubrise()
+    document["data"]["products"][1]["skus"][0]["price"] = "2.50"
+    made = imported("hubrise", document)
+    assert made.item("Coke")["basePrice"] == "2.50"
+    assert "/data/products/1/skus/0/price" not in made.lost
+
+
 def test_hubrise_answers_refer_by_id_and_uploads_by_ref_to_the_same():
     data = hubrise()["data"]
     data["categories"][1] |= {"id": "c9"}
@@ -393,6 +406,36 @@ def test_square_variations_lists_images_and_categories_are_kept():
         "/objects/5/item_data/tax_ids",
         "/objects/7",
     }
+
+
+@pytest.mark.parametrize(
+    ("of_list", "of_item", "most"),
+    [(0, -1, None), (0, None, None), (-1, 0, None), (2, 0, None), (2, -1, 2), (0, 3, 3)],
+)
+def test_a_maximum_of_0_is_no_limit_in_square(of_list: int, of_item: int | None, most: int | None):
+    document = square()
+    milk, cake = document["objects"][4]["modifier_list_data"], document["objects"][6]["item_data"]
+    milk |= {"selection_type": "MULTIPLE", "max_selected_modifiers": of_list}
+    cake["modifier_list_info"] = [{"modifier_list_id": "M1", "max_selected_modifiers": of_item}]
+    made = imported("square", document)
+    [group] = made.item("Cake")["modifierGroupIds"]
+    assert made.document["modifierGroups"][group].get("maximumAllowed") == most
+
+
+@pytest.mark.parametrize(
+    ("mode", "least", "wanted"),
+    [
+        ("REQUIRED", None, 1),
+        ("REQUIRED", 0, 1),
+        ("REQUIRED", 2, 2),
+        ("OPTIONAL_FORCE_SHOW", None, None),
+        (None, 1, 1),
+    ],
+)
+def test_a_group_that_toast_requires_needs_a_choice(mode: str | None, least: int | None, wanted: int | None):
+    document = toast()
+    document["modifierGroupReferences"]["1"] |= {"requiredMode": mode, "minSelections": least}
+    assert imported("toast", document).group("Toppings").get("minimumAllowed") == wanted
 
 
 @pytest.mark.parametrize("form", ["list", "one"])
@@ -718,6 +761,131 @@ def test_any_document_of_a_format_becomes_a_catalog_that_an_ingest_accepts(name:
     assert msgspec.json.decode(made.document)["items"] is not None
 
 
+ODD: list[Any] = [
+    None, True, -1, 10**30, 1.5, "", "\x00", "\u202e", "a" * 5_000, "NaN", "-0", "99:99",
+    [], {}, [[]], {"a": 1}, [None], {"": None},
+]  # fmt: skip
+"""What may stand anywhere in a document that somebody has written."""
+
+SPELT = {
+    "WIDE": "1e999999999999999999999",
+    "LONG": "9" * 5_000,
+    "DEEP": "[" * 2_000 + "]" * 2_000,
+    "HALF": '"\\ud800"',
+}
+"""The same, as JSON that no value becomes."""
+
+
+def places_in(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [at, *(place for key, one in inner for place in places_in(one, (*at, key)))]
+
+
+def mutated(document: Any, chance: random.Random) -> bytes:
+    """Return a document in which one to three places have something else, or another name."""
+    made = copy.deepcopy(document)
+    for _ in range(chance.choice([1, 1, 2, 3])):
+        *above, name = chance.choice(places_in(made)[1:] or [("",)])
+        held = made
+        for step in above:
+            held = held[step]
+        if chance.random() < 0.2 and isinstance(held, dict) and name in held:
+            held["x/~" + chance.choice(["", "a" * 5_000])] = held.pop(name)
+        elif isinstance(held, dict | list) and name != "":
+            held[name] = copy.deepcopy(chance.choice([*ODD, *SPELT]))
+    text = json.dumps(made)
+    for name, spelt in SPELT.items():
+        text = text.replace(f'"{name}"', spelt)
+    return text.encode()
+
+
+def check_bounded(form: str, document: bytes) -> None:
+    """Convert the document; what is wrong with it is a loss or a fault, each of a bounded length."""
+    faults: Sequence[Reason] = ()
+    made = None
+    try:
+        made = convert(form, document, ASKED)
+    except Problem as problem:
+        faults = problem.errors
+    assert all(len(fault.message) < 1_000 for fault in faults)
+    if made is None:
+        return
+    report, _ = lint(made.document, default_currency="USD", max_bytes=32 << 20)
+    assert report.valid, (report.errors, document)
+    assert all(len(loss.message) < 1_000 for loss in made.losses)
+    as_json(made.losses)
+
+
+@pytest.mark.parametrize("form", list(FORMATS))
+def test_whatever_stands_anywhere_in_a_menu_is_a_loss_or_a_fault(form: str):
+    sample = {"uber": uber, "deliverect": deliverect, "hubrise": hubrise, "square": square, "toast": toast}[
+        form
+    ]()
+    chance = random.Random(form)
+    for _ in range(examples(400)):
+        check_bounded(form, mutated(sample, chance))
+
+
+def test_a_list_of_square_with_many_limits_of_items_is_converted_within_bounds():
+    modifiers = [{"id": f"m{n}"} for n in range(600)]
+    items = [
+        {"type": "ITEM", "id": f"i{n}", "item_data": {
+            "name": f"Item {n}", "variations": [{"id": f"v{n}"}],
+            "modifier_list_info": [{"modifier_list_id": "L", "min_selected_modifiers": n, "max_selected_modifiers": n}],
+        }}
+        for n in range(600)
+    ]  # fmt: skip
+    made = imported(
+        "square",
+        [{"type": "MODIFIER_LIST", "id": "L", "modifier_list_data": {"modifiers": modifiers}}, *items],
+    )
+    assert len(made.document["modifierGroups"]) == 1 + MAX_BOUNDS
+    assert (
+        made.lost["/600/item_data/modifier_list_info/0"]
+        == "Too many items have limits of their own for this list."
+    )
+
+
+def test_a_type_of_square_that_is_very_long_is_a_short_loss():
+    made = convert("square", json.dumps([{"type": "x" * 5_000, "id": "a"}]).encode(), ASKED)
+    assert [len(loss.message) < 200 for loss in made.losses if loss.path == "/0"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("form", "document", "pointer"),
+    [
+        (
+            "toast",
+            {"menus": [], "modifierOptionReferences": {"a/b": {"guid": "o", "price": 1.2345}}},
+            "/modifierOptionReferences/a~1b/price",
+        ),
+        (
+            "uber",
+            {"items": [{"id": "i", "title": {"translations": {"en": "Tea", "fr/CA": "Thé"}}}]},
+            "/items/0/title/translations/fr~1CA",
+        ),
+        (
+            "square",
+            [{"type": "ITEM", "id": "i", "item_data": {"name": "Tea", "category_id": "gone"}}],
+            "/0/item_data/category_id",
+        ),
+    ],
+)
+def test_a_loss_is_reported_by_its_pointer(form: str, document: Any, pointer: str):
+    assert pointer in imported(form, document).lost
+
+
+def test_the_hours_of_a_menu_are_reported_where_a_later_category_has_none_of_its_own():
+    own = [{"dayOfWeek": 1, "startTime": "10:00", "endTime": "11:00"}]
+    menu = {
+        "products": {},
+        "categories": [{"_id": "a", "availabilities": own}, {"_id": "b"}, {"_id": "c"}],
+        "availabilities": [{"dayOfWeek": 9, "startTime": "10:00", "endTime": "11:00"}],
+    }
+    made = convert("deliverect", json.dumps(menu).encode(), ASKED)
+    assert [loss.path for loss in made.losses].count("/availabilities/0/dayOfWeek") == 1
+
+
 # --- exports of real size -----------------------------------------------------------------------------
 
 
@@ -782,8 +950,27 @@ def chain_of_deliverect(count: int) -> list[Menu]:
     ]
 
 
+def categories_of_deliverect(count: int) -> Menu:
+    """Return a menu of so many categories, all with the hours of the menu, which are many."""
+    spans = [
+        {"dayOfWeek": 1 + n % 7, "startTime": "10:00", "endTime": f"1{n % 10}:30"} for n in range(count // 4)
+    ]
+    return {
+        "products": {f"p{n}": {"name": f"Product {n}", "price": 1250} for n in range(count)},
+        "categories": [
+            {"_id": f"c{n}", "name": f"Category {n}", "products": [f"p{n}"]} for n in range(count)
+        ],
+        "availabilities": spans,
+    }
+
+
 @pytest.mark.parametrize(
-    ("form", "make", "factor"), [("hubrise", chain_of_hubrise, 200), ("deliverect", chain_of_deliverect, 200)]
+    ("form", "make", "factor"),
+    [
+        ("hubrise", chain_of_hubrise, 200),
+        ("deliverect", chain_of_deliverect, 200),
+        ("deliverect", categories_of_deliverect, 200),
+    ],
 )
 def test_an_export_of_a_large_chain_is_converted_in_time_that_grows_with_it(
     form: str, make: Callable[[int], Any], factor: float

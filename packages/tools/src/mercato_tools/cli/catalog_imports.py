@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -49,18 +49,23 @@ imports.command(
 )
 
 
+Output = Annotated[str | None, Parameter(name=["-o", "--output"])]
+
+
 @imports.default
 def import_(
     file: Source,
     /,
     *,
     from_: Annotated[Format | None, Parameter(name="--from")] = None,
-    output: Annotated[str | None, Parameter(name=["-o", "--output"])] = None,
+    output: Output = None,
     report: str | None = None,
     currency: str | None = None,
     language: str | None = None,
 ) -> int:
     """Convert a menu of another format to a CatalogSet, and report what was lost, by pointer.
+
+    The format may be named as a spreadsheet's is, too: mercato catalog import toast FILE.
 
     Exit code 0: converted, even with losses; 1: the result isn't valid; 2: the menu can't be read.
 
@@ -93,6 +98,28 @@ def import_(
         write(report, as_json({"count": made.count, "losses": made.losses}) + b"\n")
         note(f"{count_of(made.count, 'loss', 'losses')}: see {sanitize(report)}")
     return 0 if is_valid else FAILED
+
+
+def _named(form: Format) -> Callable[..., int]:
+    """Return the command that is called like the format."""
+
+    def run(
+        file: Source,
+        /,
+        *,
+        output: Output = None,
+        report: str | None = None,
+        currency: str | None = None,
+        language: str | None = None,
+    ) -> int:
+        return import_(file, from_=form, output=output, report=report, currency=currency, language=language)
+
+    run.__doc__ = import_.__doc__
+    return run
+
+
+for _form in Format:
+    imports.command(_named(_form), name=_form.value, show=False)
 
 
 def check(document: bytes, bounds: IngestSettings) -> bool:

@@ -1,6 +1,7 @@
 """Menus of Deliverect, as it sends them to channels: one or a list, with products, modifiers and groups by id."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from mercato_catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
@@ -10,7 +11,6 @@ from mercato_tools.imports.draft import (
     ONE_LANGUAGE,
     Draft,
     ImportOptions,
-    Losses,
     Ref,
     Shape,
     Window,
@@ -171,12 +171,7 @@ class _Reader:
             where = f"{at}/categories/{index}"
             key = self._section(category, where)
             own = category.availabilities
-            found = self._hours(
-                own or menu.availabilities,
-                f"{where if own else at}/availabilities",
-                reported=not index or bool(own),
-            )
-            name = "" if found is None else repr(found)
+            name, found = self._hours(own, f"{where}/availabilities") if own else self._menu_hours
             hours.setdefault(name, ([], found))[0].append(Ref(key, where))
         title = self._text(menu.menu, menu.menuTranslations, f"{at}/menuTranslations")
         about = self._description(menu, at)
@@ -186,10 +181,16 @@ class _Reader:
             row = CatalogRow(name=title, description=about, availability=found)
             self._draft.catalog(key, row, sections, at=at)
 
-    def _hours(self, given: Sequence[Availability] | None, at: str, *, reported: bool) -> list[Window] | None:
+    @cached_property
+    def _menu_hours(self) -> tuple[str, list[Window] | None]:
+        """The hours of categories that have none of their own: read once, so that a fault is reported once."""
+        return self._hours(self._menu.availabilities, f"{self._at}/availabilities")
+
+    def _hours(self, given: Sequence[Availability] | None, at: str) -> tuple[str, list[Window] | None]:
+        """Return hours with what tells them from others."""
         if not given:
-            return None
-        losses = self._losses if reported else Losses()
+            return "", None
+        losses = self._losses
         found: list[Window] = []
         for index, one in enumerate(given):
             where = f"{at}/{index}"
@@ -197,7 +198,7 @@ class _Reader:
                 losses.dropped(f"{where}/dayOfWeek", "A day is from 1 (Monday) to 7 (Sunday).")
                 continue
             found += windows(one.dayOfWeek % _DAYS_A_WEEK, one.startTime, one.endTime, where, losses)
-        return found
+        return repr(found), found
 
     def _section(self, category: Category, at: str) -> str:
         key = category.id or f"{self._menu.menuId}{at}:{category.name}"

@@ -15,6 +15,7 @@ from mercato_catalog.model import DAY_SECONDS, DAYS, Windows
 from mercato_catalog.validation.document import CatalogRow, GroupRow, ItemRow, Row, SectionRow
 from mercato_catalog.validation.findings import clean
 from mercato_catalog.validation.references import MAX_UNITS, find_cycles
+from mercato_contract.json_values import escape
 from mercato_contract.money import MAX_MINOR, MIN_MINOR, minor_to_decimal
 from mercato_contract.wire import Wire, WireMeta, as_json
 
@@ -82,7 +83,7 @@ def translate(texts: dict[str, str], at: str, options: ImportOptions, losses: Lo
     )
     for name in texts:
         if name != chosen:
-            losses.dropped(f"{at}/{name}", ONE_LANGUAGE)
+            losses.dropped(f"{at}/{escape(name)}", ONE_LANGUAGE)
     return texts[chosen] or None
 
 
@@ -327,6 +328,8 @@ class Draft(Struct):
             self.losses.dropped(at, "An earlier entity has the same id and is kept.")
 
     def _id(self, name: str, key: str) -> str:
+        if name == "items" and key in self.item_ids:
+            return self.item_ids[key]
         return str(uuid5(NAMESPACE, f"{self.source}:{name}:{key}".encode("utf-8", "replace").decode()))
 
     def _members(self, name: str, key: str, entity: _Entity) -> dict[str, Any]:

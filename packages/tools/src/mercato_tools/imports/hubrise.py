@@ -205,7 +205,7 @@ class _Reader:
         except MoneyError:
             self._losses.dropped(at, "The price isn't an amount in the catalog's currency.")
             return None
-        self._draft.check_currency(currency.strip().upper(), at)
+        self._draft.check_currency(currency.strip().upper() or None, at)
         return minor
 
 

@@ -7,7 +7,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any, Final
@@ -84,9 +84,17 @@ def read_blocks(document: bytes, losses: Losses) -> Any:
 def _loads(text: str) -> Any:
     try:
         # Line feeds within texts are common on pages.
-        return json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse, strict=False)
+        return json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_refuse, strict=False)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _number(text: str) -> Decimal | str:
+    """Return a number; one that is beyond any amount stays a text, which its reader refuses by its place."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return text
 
 
 def _refuse(name: str) -> None:
@@ -150,13 +158,17 @@ def is_a(node: Node, *kinds: str) -> bool:
 
 def text_of(value: Any) -> str | None:
     """Return a text property as a person reads it: the first value of several, without references of HTML."""
+    # A loop, since lists may stand in lists as deep as the reader of JSON allows.
+    while True:
+        match value:
+            case [first, *_] | {"@value": first}:
+                value = first
+            case _:
+                break
     match value:
-        case list() if value:
-            return text_of(value[0])
-        case {"@value": inner}:
-            return text_of(inner)
         case Decimal():
             return f"{value:f}" if abs(value.adjusted()) < 30 else None  # noqa: PLR2004  # a name, not an amount
         case str():
-            return unescape(value).strip() or None
+            # Escapes of JSON may be halves of a character, which no text has.
+            return unescape(value).encode(errors="replace").decode().strip() or None
     return None

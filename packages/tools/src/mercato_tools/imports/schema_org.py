@@ -7,7 +7,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from mercato_catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
+from mercato_catalog.validation.findings import shorten
 from mercato_contract.decoding.checks import uri_fault
+from mercato_contract.json_values import escape
 from mercato_contract.money import find_scale
 from mercato_contract.refusals import ValidationFailed
 from mercato_tools.imports.draft import Draft, Losses, Ref, Variant
@@ -86,6 +88,8 @@ class _Reader:
         self._prices = prices
         self._keys: dict[int, str] = {}
         self._used: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._groups: dict[int, Ref] = {}
 
     def menu(self, menu: Place) -> None:
         key = self._key(menu, "menu", "")
@@ -142,6 +146,7 @@ class _Reader:
         return Ref(key, place.at)
 
     def _variants(self, offers: Sequence[Place], key: str) -> Iterator[Variant]:
+        used: set[str] = set()
         for index, offer in enumerate(offers):
             self._report_unread(offer, "Offer")
             node = offer.node
@@ -151,18 +156,26 @@ class _Reader:
                 is_available=not any(str(node.get("availability")).endswith(word) for word in _GONE),
                 partner_item_id=text_of(node.get("sku")),
             )
-            yield Variant(id=f"{key}/{row.name or index}", at=offer.at, row=row)
+            id_ = f"{key}/{row.name or index}"
+            # Another offer of the same name is another choice, with a price of its own.
+            id_ = f"{id_}:{index}" if id_ in used else id_
+            used.add(id_)
+            yield Variant(id=id_, at=offer.at, row=row)
 
     def _add_ons(self, place: Place, key: str) -> list[Ref]:
         """Return groups of what can be added: a section each, and one of the items that are in none."""
         found, loose = [], []
         for add_on in self._graph.nodes(place.node, place.at, "menuAddOn"):
-            if is_a(add_on.node, "MenuSection"):
+            if not is_a(add_on.node, "MenuSection"):
+                loose.append(self._item(add_on, key))
+                continue
+            # One group for all items that name the section: of one with many items there may be as many.
+            known = self._groups.get(id(add_on.node))
+            if known is None:
                 name = text_of(add_on.node.get("name"))
                 choices = self._items(add_on, f"{key}/{name}")
-                found.append(self._group(f"{key}/{name}", name, choices, add_on.at))
-            else:
-                loose.append(self._item(add_on, key))
+                known = self._groups[id(add_on.node)] = self._group(f"{key}/{name}", name, choices, add_on.at)
+            found.append(known)
         if loose:
             found.append(self._group(f"{key}/add-ons", "Add-ons", loose, place.at))
         return found
@@ -177,10 +190,11 @@ class _Reader:
         """Return what an entity's id is derived from: its `@id`, or else its name below the names above it."""
         named = place.node.get("@id")
         name = named if isinstance(named, str) else f"{path}/{text_of(place.node.get('name')) or ''}"
-        key, number = f"{kind}:{name}", 1
+        key = base = f"{kind}:{name}"
         while key in self._used:
-            number += 1
-            key = f"{kind}:{name}:{number}"
+            # From the last one on: a page may have any number of one name.
+            number = self._numbers[base] = self._numbers.get(base, 1) + 1
+            key = f"{base}:{number}"
         self._used.add(key)
         self._keys[id(place.node)] = key
         return key
@@ -217,4 +231,4 @@ class _Reader:
         for name, value in place.node.items():
             if name.startswith("@") or name in _READ[kind] | _IGNORED or value in (None, "", [], {}):
                 continue
-            self._losses.dropped(f"{place.at}/{name}", f"{name} has no counterpart.")
+            self._losses.dropped(f"{place.at}/{escape(name)}", f"{shorten(name)} has no counterpart.")

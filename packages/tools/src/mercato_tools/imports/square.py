@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from mercato_catalog.validation.document import GroupRow, ItemRow, SectionRow
+from mercato_catalog.validation.findings import shorten
 from mercato_contract.money import find_scale
 from mercato_tools.imports.draft import (
     MISSING,
@@ -117,6 +118,10 @@ IGNORED: Final = frozenset(
     {"type", "version", "updated_at", "created_at", "item_id", "modifier_list_id", "cursor"}
 )
 _DEFAULT_NAMES: Final = {"", "regular", "default"}
+
+MAX_BOUNDS: Final = 50
+"""Limits of its own that items may have for one list: each is a group with all modifiers of the list."""
+
 _TYPES: Final = {"ITEM", "CATEGORY", "MODIFIER_LIST", "IMAGE"}
 
 Document = Objects | SingleObject | list[Object]
@@ -163,7 +168,7 @@ class _Reader(Struct):
     images: dict[str, str] = {}
     lists: dict[str, tuple[ModifierListData, str]] = {}
     sold: dict[str | None, list[tuple[int, Ref]]] = {}
-    made: set[str] = set()
+    made: dict[str, set[tuple[int | None, int | None]]] = {}
 
     def read(self, objects: Sequence[tuple[Object, str]]) -> None:
         live = [(entity, at) for entity, at in objects if self._is_live(entity, at)]
@@ -197,7 +202,7 @@ class _Reader(Struct):
         elif entity.item_data is not None and entity.item_data.is_archived:
             self.draft.losses.dropped(at, "It is archived.")
         elif entity.type not in _TYPES:
-            self.draft.losses.dropped(at, f"Objects of the type {entity.type} have no counterpart.")
+            self.draft.losses.dropped(at, f"Objects of the type {shorten(entity.type)} have no counterpart.")
         else:
             return True
         return False
@@ -220,14 +225,18 @@ class _Reader(Struct):
         )
         groups = self._groups(data.modifier_list_info, f"{here}/modifier_list_info")
         self.draft.product(key, row, groups, variants, at=at)
-        categories = data.categories or ([CategoryRef(id=data.category_id)] if data.category_id else [])
-        named = [(ref.id or "", ref.ordinal or 0) for ref in categories]
-        for index, (category, ordinal) in enumerate(named):
+        named = [
+            (ref.id or "", ref.ordinal or 0, f"{here}/categories/{index}")
+            for index, ref in enumerate(data.categories or ())
+        ]
+        if not named and data.category_id:
+            named = [(data.category_id, 0, f"{here}/category_id")]
+        for category, ordinal, where in named:
             if category in known:
-                self.sold.setdefault(category, []).append((ordinal, Ref(key, f"{here}/categories/{index}")))
+                self.sold.setdefault(category, []).append((ordinal, Ref(key, where)))
             else:
-                self.draft.losses.dropped(f"{here}/categories/{index}", MISSING)
-        if not any(category in known for category, _ in named):
+                self.draft.losses.dropped(where, MISSING)
+        if not any(category in known for category, *_ in named):
             self.sold.setdefault(None, []).append((0, Ref(key, at)))
 
     def _variant(self, entity: Variation, at: str, *, alone: bool) -> Variant:
@@ -244,12 +253,12 @@ class _Reader(Struct):
 
     def _groups(self, infos: Sequence[ListInfo] | None, at: str) -> list[Ref]:
         return [
-            Ref(self._group_for(info), f"{at}/{index}")
+            Ref(self._group_for(info, f"{at}/{index}"), f"{at}/{index}")
             for index, info in _ordered(infos, lambda entity: entity)
             if info.enabled is not False
         ]
 
-    def _group_for(self, info: ListInfo) -> str:
+    def _group_for(self, info: ListInfo, where: str) -> str:
         """Return the key of the list as the item has it: with its own minimum and maximum it is another group."""
         found = self.lists.get(info.modifier_list_id)
         minimum, maximum = _count(info.min_selected_modifiers), _count(info.max_selected_modifiers)
@@ -257,12 +266,17 @@ class _Reader(Struct):
             return info.modifier_list_id
         data, at = found
         bounds = _bounds(data)
-        own = (bounds[0] if minimum is None else minimum, bounds[1] if maximum is None else maximum)
+        # A maximum of 0 is none, whatever the list has.
+        own = (bounds[0] if minimum is None else minimum, bounds[1] if maximum is None else maximum or None)
         if own == bounds:
             return info.modifier_list_id
+        made = self.made.setdefault(info.modifier_list_id, set())
+        if own not in made and len(made) == MAX_BOUNDS:
+            self.draft.losses.approximated(where, "Too many items have limits of their own for this list.")
+            return info.modifier_list_id
         key = f"{info.modifier_list_id}:{own[0]}:{own[1]}"
-        if key not in self.made:
-            self.made.add(key)
+        if own not in made:
+            made.add(own)
             self._write_group(key, data, at, own)
         return key
 
@@ -324,10 +338,10 @@ def _ordered(objects: Sequence[Any] | None, data_of: Any) -> list[tuple[int, Any
 
 
 def _bounds(data: ModifierListData) -> tuple[int | None, int | None]:
-    minimum, maximum = _count(data.min_selected_modifiers), _count(data.max_selected_modifiers)
+    minimum, maximum = _count(data.min_selected_modifiers), _count(data.max_selected_modifiers) or None
     return minimum or 0, 1 if maximum is None and data.selection_type == "SINGLE" else maximum
 
 
 def _count(count: int | None) -> int | None:
-    """Return a count; the format writes -1 for none."""
+    """Return a count; the format writes -1 for one that isn't set."""
     return None if count is None or count < 0 else count

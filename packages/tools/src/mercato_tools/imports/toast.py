@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from mercato_catalog.model import DAYS
 from mercato_catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
+from mercato_contract.json_values import escape
 from mercato_contract.money import MoneyError, number_to_minor
 from mercato_tools.imports.draft import Draft, ImportOptions, Ref, Shape, Window, windows
 
@@ -28,6 +29,7 @@ IGNORED: Final = frozenset(
 _DAYS: Final = {name.upper(): index for index, name in enumerate(DAYS)}
 _SIZE: Final = "SIZE_PRICE"
 _TIME: Final = "TIME_SPECIFIC_PRICE"
+_REQUIRED: Final = "REQUIRED"
 
 
 class Entity(Shape, rename="camel"):
@@ -248,7 +250,7 @@ class _Reader(Struct):
         """Add the groups and their options. An option may be in several groups, at its price in each."""
         # The options first: one of them may have a price by size.
         for key, option in self.options.items():
-            at = f"/modifierOptionReferences/{key}"
+            at = f"/modifierOptionReferences/{escape(key)}"
             price = None if option.price is None else self._price(option.price, f"{at}/price")
             row = ItemRow(
                 name=option.name,
@@ -259,7 +261,7 @@ class _Reader(Struct):
             )
             self.draft.item(f"option:{key}", row, self._modifiers(option, at), at=at)
         for key, group in self.groups.items():
-            self._group(group, key, f"/modifierGroupReferences/{key}")
+            self._group(group, key, f"/modifierGroupReferences/{escape(key)}")
 
     def _group(self, group: ModifierGroup, key: str, at: str) -> None:
         references = [str(reference) for reference in group.modifier_option_references or ()]
@@ -269,10 +271,11 @@ class _Reader(Struct):
         ]
         known = [self.options[reference] for reference in references if reference in self.options]
         is_size = group.guid in self.sizes
+        least = group.min_selections or 0
         most = 1 if is_size or group.is_multi_select is False else group.max_selections
         row = GroupRow(
             name=group.name,
-            minimum_allowed=1 if is_size else group.min_selections,
+            minimum_allowed=1 if is_size else max(least, int(group.required_mode == _REQUIRED)),
             maximum_allowed=most,
             maximum_per_item=None if any(option.allows_duplicates for option in known) else 1,
         )
