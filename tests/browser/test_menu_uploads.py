@@ -10,7 +10,7 @@ from tests.console.visiting import partner_link
 from tests.service import CATALOG, MerchantServer, Service
 from tests.spreadsheets.sheets import HEAD, both, csv_of, priced, xlsx_of
 
-from mercato_tools.imports.spreadsheets.pages import CHOICES
+from mercato_tools.imports.spreadsheets.headings import CHOICES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

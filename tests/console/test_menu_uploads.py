@@ -10,13 +10,13 @@ from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.databases import only_sqlite
-from tests.service import CATALOG, SECTION, Client, MerchantServer, Service
+from tests.service import CATALOG, ITEM, SECTION, Client, MerchantServer, Service
 from tests.sharing import own, shared
 from tests.spreadsheets.sheets import HEAD, both, csv_of, ods_of, priced, xlsx_of
 
 from mercato.console import rendering
 from mercato.features.sign_in.roles import Role
-from mercato_tools.imports.spreadsheets.pages import CHOICES
+from mercato_tools.imports.spreadsheets.headings import CHOICES
 from mercato_tools.imports.spreadsheets.template import xlsx_template
 
 pytestmark = [shared, pytest.mark.usefixtures("reads_here")]
@@ -62,11 +62,10 @@ async def test_a_workbook_is_read_compared_and_published(
     check_frame(page)
     assert ["Mains", "Soup", "5.50", "Size", "yes"] in page.rows("Items")
     assert ["Mains", "Bread", "2.00", "\N{EN DASH}", "no"] in page.rows("Items")
-    assert {row[0] for row in page.rows("Changes")} >= {
-        "Items added",
-        "Items removed",
-        "Modifier groups added",
-    }
+    # The store has a soup already, by another system's id: it stays the same item.
+    changes = {row[0] for row in page.rows("Changes")}
+    assert changes >= {"Items added", "Modifier groups added"}
+    assert "Items removed" not in changes
     before = (await pos.get(f"/v1/commerce/stores/{store['storeId']}")).json()
     assert before["catalogSetId"] == store["catalogSetId"]
     done = await browser.press(page, "Publish")
@@ -74,6 +73,7 @@ async def test_a_workbook_is_read_compared_and_published(
     served = await published(mercato, pos, store, done)
     names = {item["name"]: item for item in served["items"].values()}
     assert names["Soup"]["basePrice"] == "5.50"
+    assert names["Soup"] == served["items"][ITEM]
     assert served["currency"] == "USD"
     again = await browser.press(page, "Publish")
     assert again.status == 409
@@ -252,3 +252,40 @@ async def test_a_menu_keeps_the_hours_of_the_one_before(
         assert len(catalog["availability"]) == 7
     else:
         assert catalog["availability"] == kept
+
+
+@only_sqlite
+async def test_an_item_keeps_its_id_when_its_name_begins_to_occur_in_a_section_above(
+    mercato: Service, pos: Client, store: Any
+):
+    """Its sold-out mark and open carts hold for what they were of."""
+    browser, head = await enter_as_partner(mercato, pos), ("section", "item", "price")
+
+    async def publish(*rows: Any) -> dict[str, str]:
+        page = await upload(browser, csv_of([head, *rows]), "m.csv", storeId=store["name"])
+        assert page.status == 200, page.text
+        served = await published(mercato, pos, store, await browser.press(page, "Publish"))
+        return {item["basePrice"]: id_ for id_, item in served["items"].items()}
+
+    before = await publish(("Hot", "Small", 1), ("Hot", "Bread", 3))
+    after = await publish(("Cold", "Small", 2), ("Hot", "Small", 1), ("Cold", "Bread", 3))
+    assert (after["1.00"], after["3.00"]) == (before["1.00"], before["3.00"])
+    assert after["2.00"] not in before.values()
+
+
+@only_sqlite
+async def test_ids_that_another_system_gave_are_kept_and_not_mentioned(
+    mercato: Service, pos: Client, shop: MerchantServer
+):
+    sections = {SECTION: {"name": "Drinks", "itemIds": ["4711"]}}
+    items = {"4711": {"name": "Tea", "basePrice": "2.00"}}
+    store = await mercato.live(pos, shop.host({"currency": "USD", "sections": sections, "items": items}))
+    before = (await pos.get(f"/v1/commerce/catalog-sets/{store['catalogSetId']}")).json()
+    browser = await enter_as_partner(mercato, pos)
+    rows = [("section", "item", "price"), ("Drinks", "Tea", 3)]
+    page = await upload(browser, csv_of(rows), "m.csv", storeId=store["name"])
+    assert page.status == 200
+    assert "UUID" not in page.text
+    assert "4711" not in page.text
+    served = await published(mercato, pos, store, await browser.press(page, "Publish"))
+    assert set(served["items"]) == set(before["items"])

@@ -9,7 +9,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from openpyxl import Workbook
 
-from mercato_tools.imports.spreadsheets.pages import CHOICES, MENU, SheetFile
+from mercato_tools.imports.spreadsheets.headings import CHOICES, MENU
+from mercato_tools.imports.spreadsheets.pages import SheetFile
 from mercato_tools.imports.spreadsheets.read import SheetMenu, SheetOptions, read_menu
 
 Rows = Sequence[Sequence[Any]]

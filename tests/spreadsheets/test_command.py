@@ -127,3 +127,38 @@ def test_an_import_without_a_format_names_the_formats_and_the_command_for_spread
         assert "mercato catalog import csv FILE reads a spreadsheet." in " ".join(
             capsys.readouterr().err.split()
         )
+
+
+def test_an_import_over_the_catalog_before_keeps_its_ids(capsys: pytest.CaptureFixture[str]):
+    head = ("section", "item", "price")
+    Path("m.csv").write_bytes(csv_of([head, ("Hot", "Small", 1)]))
+    assert cli.run(["catalog", "import", "csv", "m.csv", "-o", "a.json", "--currency", "eur"]) == 0
+    assert "Ids:" not in capsys.readouterr().err
+    [before] = json.loads(Path("a.json").read_bytes())["items"]
+    Path("m.csv").write_bytes(csv_of([head, ("Cold", "Small", 2), ("Hot", "Small", 1)]))
+
+    def small_and_hot(arguments: list[str]) -> str:
+        assert cli.run(["catalog", "import", "csv", "m.csv", *arguments, "--currency", "eur"]) == 0
+        made: Any = json.loads(Path(arguments[1]).read_bytes())
+        found: str = next(id_ for id_, item in made["items"].items() if item["basePrice"] == "1.00")
+        return found
+
+    assert small_and_hot(["-o", "b.json"]) != before
+    assert small_and_hot(["-o", "c.json", "--previous", "a.json"]) == before
+    assert "Ids:" not in capsys.readouterr().err
+    assert small_and_hot(["-o", "a.json"]) == before
+    assert "Ids: a.json" in capsys.readouterr().err
+
+
+def test_a_file_that_is_replaced_and_no_catalog_is_named_and_one_that_is_named_is_refused(
+    capsys: pytest.CaptureFixture[str],
+):
+    Path("m.csv").write_bytes(csv_of(priced(1)))
+    Path("a.json").write_bytes(b"{}")
+    Path("empty.json").touch()
+    assert cli.run(["catalog", "import", "csv", "m.csv", "-o", "a.json", "--previous", "m.csv"]) == 2
+    assert "m.csv is not valid" in capsys.readouterr().err
+    assert cli.run(["catalog", "import", "csv", "m.csv", "-o", "a.json"]) == 0
+    assert "a.json isn't a valid CatalogSet, so no ids are kept from it." in capsys.readouterr().err
+    assert cli.run(["catalog", "import", "csv", "m.csv", "-o", "empty.json"]) == 0
+    assert "ids" not in capsys.readouterr().err

@@ -13,7 +13,8 @@ from tests.spreadsheets.sheets import EUROS, csv_of, ods_with, priced
 from mercato.features.catalogs.menu_files import SMALL, MenuFile, MenuFiles, SheetMenu
 from mercato.platform.errors import RateLimited
 from mercato_outbound.document import Document
-from mercato_tools.imports.spreadsheets.pages import CHOICES, MENU, SheetFile
+from mercato_tools.imports.spreadsheets.headings import CHOICES, MENU
+from mercato_tools.imports.spreadsheets.pages import SheetFile
 from mercato_tools.imports.spreadsheets.read import read_menu
 from mercato_tools.imports.spreadsheets.template import csv_template, xlsx_template
 from mercato_tools.imports.spreadsheets.workbooks import OpenDocument

@@ -337,6 +337,11 @@ def test_prices_in_two_currencies_are_faults_of_one_of_them():
     assert "The price is in GBP, and the menu's currency is EUR." in made.faults[0].message
 
 
+def test_a_sign_that_currencies_share_is_refused_with_their_codes():
+    made = read(csv_of(priced("¥1,200")), SheetOptions(default_currency="USD"))
+    assert "The price is in CNY or JPY, and the menu's currency is USD." in made.faults[0].message
+
+
 def test_a_default_currency_is_reported():
     made = read(csv_of(priced("5")))
     assert "names no currency, so EUR is used" in made.losses[0].message

@@ -2,7 +2,9 @@
 
 import json
 from datetime import date, time
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,8 @@ from tests.spreadsheets.sheets import EUROS, HEAD, both, csv_of, ods_of, priced,
 
 from mercato_contract.money import SCALES, minor_to_decimal
 from mercato_tools.imports.spreadsheets.cells import MAX_FAULTS
-from mercato_tools.imports.spreadsheets.pages import CHOICES, MENU, SheetFile
+from mercato_tools.imports.spreadsheets.headings import CHOICES, MENU
+from mercato_tools.imports.spreadsheets.pages import SheetFile
 from mercato_tools.imports.spreadsheets.prices import DecimalMark
 from mercato_tools.imports.spreadsheets.read import SheetMenu, SheetOptions, read_menu
 from mercato_tools.imports.spreadsheets.template import csv_template, xlsx_template
@@ -326,6 +329,8 @@ def test_other_sheets_are_losses():
     [
         (("item", "prise"), "None of the first 20 rows has the headings item and price. Write the headings"),
         (("Produkt", "Preis"), "None of the first 20 rows has the headings item and price."),
+        (("Produkt", "Preis"), "Did you mean item?"),
+        (("item", "prise"), "Did you mean price?"),
         (("item", "price", "descripton"), "Did you mean description?"),
         (("item", "price", "Price"), "Two columns are named price."),
     ],
@@ -333,6 +338,54 @@ def test_other_sheets_are_losses():
 def test_a_wrong_heading_is_named_with_the_nearest(head: tuple[str, ...], hint: str):
     told = faults(read(csv_of(priced(1, head=head))))
     assert any(hint in message for _, message in told), told
+
+
+HEADINGS = {
+    "German": "Kategorie, Gericht, Beschreibung, Preis (€), Auswahl, Verfügbar, Bild",
+    "French": "Catégorie, Plat, Description (fr), Prix en EUR, Choix, Disponible, Photo",
+    "Spanish": "Categoría, Artículo, Descripción, Precio, Opciones, Disponible, Imagen",
+    "Italian": "Categoria, Piatto, Descrizione, Prezzo, Scelte, Disponibile, Immagine",
+    "Dutch": "Categorie, Gerecht, Omschrijving, Prijs, Keuzes, Beschikbaar, Afbeelding",
+    "Portuguese": "Categoria, Prato, Descrição, Preço, Opções, Disponível, Imagem",
+    "English": "Category, Item name, Details, Unit price, Modifier_groups, In stock, Photo URL",
+}
+
+
+@pytest.mark.parametrize("language", HEADINGS)
+@pytest.mark.parametrize("above", range(5))
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", None])
+def test_headings_of_another_language_are_refused_and_each_names_its_column(
+    language: str, above: int, delimiter: str | None
+):
+    """In the first row or below titles, of a workbook or of CSV. Nothing is read by a guess."""
+    rows: list[Any] = [("Speisekarte, Sommer 2026",), ("", ""), ("Tel. 030 123; bar",), ("",)][:above]
+    head = HEADINGS[language].split(", ")
+    rows += [head, ("Pizza", "Margherita", "", "9,50", "", "", "")]
+    file = xlsx_of({"Karte": rows}) if delimiter is None else csv_of(rows, delimiter=delimiter)
+    made = read(file)
+    assert made.document is None
+    first, *others = made.faults
+    assert all(column in first.message for column in MENU.columns)
+    assert (first.row, [fault.row for fault in others]) == (above + 1, [above + 1] * len(others))
+    told = {fault.found: fault.message for fault in others}
+    for heading, column in zip(head, MENU.columns, strict=True):
+        assert told.pop(heading) == f"This isn't a column of a menu. Did you mean {column}?"
+    assert not told
+
+
+def test_headings_of_choices_in_another_language_name_their_columns():
+    sizes = [("Gruppe", "Min", "Max", "Gratis", "Auswahl", "Aufpreis"), ("Size", 1, 1, 0, "Small", 1)]
+    made = read(xlsx_of({"menu": priced(1), "choices": sizes}))
+    told = {fault.found: fault.message.rpartition(" ")[2] for fault in made.faults[1:]}
+    assert told == {head: f"{column}?" for head, column in zip(sizes[0], CHOICES.columns, strict=True)}
+
+
+def test_a_column_in_another_language_beside_the_required_ones_is_named_and_one_that_is_there_twice_is_a_loss():
+    made = read(csv_of([("item", "price", "Beschreibung", "Name"), ("A", 1, "nuts", "B")]))
+    assert faults(made) == [("menu, row 1, C", "This isn't a column of a menu. Did you mean description?")]
+    made = read(csv_of([("item", "price", "Name"), ("A", 1, "B")]))
+    assert "/menu/1/name" in {loss.path for loss in made.losses}
+    assert made.document is not None
 
 
 def test_another_column_is_a_loss():
@@ -465,6 +518,17 @@ def test_merged_cells_stand_for_the_rows_they_span():
     sheet.merge_cells("A2:A3")
     sections = by_name(document(read(saved(book))), "sections")
     assert {name: len(one["itemIds"]) for name, one in sections.items()} == {"Pizza": 2, "Drinks": 1}
+
+
+@pytest.mark.parametrize("name", ["menu.xlsm", "menu.xlsx"])
+def test_macros_of_a_workbook_are_not_read(name: str):
+    plain = xlsx_of({"menu": priced(1, 2)})
+    packed = BytesIO(plain)
+    with ZipFile(packed, "a") as parts:
+        parts.writestr("xl/vbaProject.bin", b"\xd0\xcf\x11\xe0 Sub Auto_Open() " * 4_000)
+    made = read_menu(SheetFile(name, packed.getvalue()), EUROS)
+    assert made.document == read_menu(SheetFile("menu.xlsx", plain), EUROS).document
+    assert document(made)["items"]
 
 
 def test_the_reader_never_raises_for_a_name_of_any_kind():

@@ -105,6 +105,12 @@ def test_a_delimiter_within_texts_misleads_nobody():
         assert prices_of(read(csv_of(rows, delimiter=delimiter))) == ["1.00", "2.00"]
 
 
+@pytest.mark.parametrize("headings", [("Item:", "Price:"), ("Item*", "Price"), ("Item *", "Price :")])
+def test_a_title_above_headings_with_marks_misleads_nobody(headings: tuple[str, str]):
+    rows = [("Lunch, dinner, and late",), headings, ("A", "1,50")]
+    assert prices_of(read(csv_of(rows, delimiter=";").replace(b'"', b""))) == ["1.50"]
+
+
 @pytest.mark.parametrize(("text", "row"), [('item,price\n"A,1\n', 2), ('item,price\nA,1\nB,"2"x\n', 3)])
 def test_a_missing_quotation_mark_names_its_row(text: str, row: int):
     made = read(text.encode())

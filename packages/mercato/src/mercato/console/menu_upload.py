@@ -15,6 +15,7 @@ from mercato.features.catalogs.menu_files import (
     DecimalMark,
     Delimiter,
     Encoding,
+    KnownItem,
     MenuFile,
     SheetMenu,
     SheetOptions,
@@ -88,8 +89,12 @@ async def read_menu(
     partner_id: UUID,
     default_currency: str,
     hours: Windows | None = None,
+    previous: tuple[KnownItem, ...] = (),
 ) -> SheetMenu:
-    """Read the menu of a form that has one, available in these hours. Raises RateLimited."""
+    """Read the menu of a form that has one, available in these hours. Raises RateLimited.
+
+    Items of the previous menu keep their ids.
+    """
     options = SheetOptions(
         default_currency=default_currency,
         currency=fields.currency,
@@ -97,6 +102,7 @@ async def read_menu(
         delimiter=fields.delimiter,
         encoding=fields.encoding,
         hours=hours,
+        previous=previous,
     )
     choices = parts.get(CHOICES)
     return await app.menu_files.read(

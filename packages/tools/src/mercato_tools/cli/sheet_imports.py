@@ -5,17 +5,23 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
+from mercato_catalog.building.packed import unpack
 from mercato_contract.texts import count_of
 from mercato_contract.wire import as_json
 from mercato_tools.cli import FAILED, UnusableError
+from mercato_tools.cli.catalog import build_valid
 from mercato_tools.cli.catalog_imports import check, print_losses, write
 from mercato_tools.cli.inputs import STANDARD_INPUT, read_file, settings
 from mercato_tools.cli.output import note, sanitize, say, wrap
-from mercato_tools.imports.spreadsheets.pages import CHOICES, MAX_FILE, MENU, SheetFile
+from mercato_tools.imports.spreadsheets.headings import CHOICES, MENU
+from mercato_tools.imports.spreadsheets.ids import KnownItem, known_items
+from mercato_tools.imports.spreadsheets.pages import MAX_FILE, SheetFile
 from mercato_tools.imports.spreadsheets.prices import DecimalMark
 from mercato_tools.imports.spreadsheets.read import SheetMenu, SheetOptions, read_menu
 from mercato_tools.imports.spreadsheets.text_files import Delimiter, Encoding
 from mercato_tools.imports.spreadsheets.workbooks import ZIP
+from mercato_tools.lint import lint
+from mercato_tools.settings import IngestSettings
 
 SHOWN: Final = 20
 """Faults shown without --report."""
@@ -37,6 +43,7 @@ def csv(
     decimal: DecimalMark | None = None,
     delimiter: Delimiter | None = None,
     encoding: Encoding | None = None,
+    previous: str | None = None,
 ) -> int:
     """Turn a spreadsheet with a menu into a CatalogSet, or list its faults by sheet, row and column.
 
@@ -50,6 +57,7 @@ def csv(
         decimal: The mark before decimals, for prices such as 1,234.
         delimiter: What stands between two cells of CSV.
         encoding: The encoding of CSV, such as windows-1252.
+        previous: The CatalogSet before, whose items keep their ids (the file of --output, if there is one).
 
     """
     bounds = settings()
@@ -66,6 +74,7 @@ def csv(
         decimal=decimal,
         delimiter=delimiter,
         encoding=encoding,
+        previous=_previous(previous, output, bounds),
     )
     made = read_menu(menu, options, choices=offered)
     if report is not None:
@@ -117,6 +126,26 @@ def template(file: str = f"{MENU.name}{WORKBOOK}", /) -> int:
         write(str(one), content)
         say(f"Written: {sanitize(str(one))}")
     return 0
+
+
+def _previous(given: str | None, output: str | None, bounds: IngestSettings) -> tuple[KnownItem, ...]:
+    """Return the items whose ids are kept: of the CatalogSet that is given, else of the one that is replaced.
+
+    Raises UnusableError if the given one can't be used.
+    """
+    if given is not None:
+        _, built = build_valid(given, bounds)
+        return known_items(built.body, unpack(built.compiled))
+    if output is None or output == STANDARD_INPUT or not Path(output).is_file():
+        return ()
+    replaced = read_file(output, max_bytes=bounds.pull_bytes)
+    _, found = lint(replaced, default_currency=bounds.default_currency, max_bytes=bounds.pull_bytes)
+    if found is None:
+        if replaced:
+            note(f"{sanitize(output)} isn't a valid CatalogSet, so no ids are kept from it.")
+        return ()
+    note(f"Ids: {sanitize(output)}")
+    return known_items(found.body, unpack(found.compiled))
 
 
 def _read(name: str) -> SheetFile:

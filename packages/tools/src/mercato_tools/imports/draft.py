@@ -201,6 +201,9 @@ class Draft(Struct):
     tables: dict[str, Table] = field(
         default_factory=lambda: {"catalogs": {}, "sections": {}, "items": {}, "modifierGroups": {}}
     )
+    item_ids: dict[str, str] = field(default_factory=dict)
+    """Ids of items that aren't derived, by their keys."""
+
     overrides: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
     """What a choice costs in one group: group → item → price and place."""
 
@@ -326,6 +329,10 @@ class Draft(Struct):
         known = self.tables[name].setdefault(key, _Entity(row, references, at))
         if (known.row, _keys(known.refs)) != (row, _keys(references)):
             self.losses.dropped(at, "An earlier entity has the same id and is kept.")
+
+    def id_of_item(self, key: str) -> str:
+        """Return the id of the item with the key."""
+        return self._id("items", key)
 
     def _id(self, name: str, key: str) -> str:
         if name == "items" and key in self.item_ids:

@@ -1,5 +1,6 @@
 """A store's menu as a spreadsheet: uploaded, looked at beside the one that is served, and published."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
@@ -18,11 +19,13 @@ from mercato.console.menu_upload import (
 )
 from mercato.console.screen import MERCHANTS, Done, Page, Screens, Visit
 from mercato.features.catalogs.dry_run import Subject
-from mercato.features.catalogs.menu_files import SheetMenu
+from mercato.features.catalogs.menu_files import SheetMenu, known_items
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
+from mercato.features.stores.catalogs import IDENTITY
 from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.platform.telemetry import tracing
+from mercato_catalog.validation.findings import Rule
 from mercato_contract.catalogs import CatalogValidation
 from mercato_contract.wire import Wire
 
@@ -66,6 +69,7 @@ async def read_upload(visit: Visit) -> Page:
         if store is None or fields.faults:
             return await _page(visit, fields, status=422)
         served = await app.compiled.get(store.catalog_set_id)
+        body = await app.bodies.get_own(caller, store.catalog_set_id, IDENTITY)
         # A spreadsheet says no hours: the menu keeps those that the store's catalogs have in common.
         spans = {one.windows for one in served.catalogs or ()}
         made = await menu_upload.read_menu(
@@ -75,6 +79,7 @@ async def read_upload(visit: Visit) -> Page:
             partner_id=caller.partner_id,
             default_currency=served.currency,
             hours=next(iter(spans)) if len(spans) == 1 else None,
+            previous=await asyncio.to_thread(known_items, body.content, served),
         )
         name = parts[MENU].filename
     losses = group_losses(made)
@@ -90,6 +95,8 @@ async def read_upload(visit: Visit) -> Page:
     values |= {
         "checked": checked,
         "changes": changes,
+        # Ids that were kept of another system's menu: who has a spreadsheet has none, and nothing to check.
+        "warnings": [one for one in checked.warnings if one.code != Rule.ID_NOT_UUID.id],
         "draft_id": await app.stores.keep_menu(caller, made.document),
     }
     return await _page(visit, fields, values)

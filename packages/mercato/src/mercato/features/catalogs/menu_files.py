@@ -22,6 +22,7 @@ from mercato.platform.processes import exit_with_parent, limit_cpu, limit_memory
 from mercato.platform.slots import Slots
 from mercato_outbound.document import Document
 from mercato_tools.imports.spreadsheets.cells import SheetFault
+from mercato_tools.imports.spreadsheets.ids import KnownItem, known_items
 from mercato_tools.imports.spreadsheets.menu import SheetItem, SheetSummary
 from mercato_tools.imports.spreadsheets.pages import MAX_FILE, SheetFile
 from mercato_tools.imports.spreadsheets.prices import DecimalMark
@@ -33,6 +34,7 @@ __all__ = [
     "DecimalMark",
     "Delimiter",
     "Encoding",
+    "KnownItem",
     "MenuFile",
     "MenuFiles",
     "SheetFault",
@@ -40,6 +42,7 @@ __all__ = [
     "SheetMenu",
     "SheetOptions",
     "SheetSummary",
+    "known_items",
 ]
 
 SMALL: Final = 1024 * 1024

@@ -1,5 +1,6 @@
 """A spreadsheet as it is read: sheets of rows of cells, and the faults in them."""
 
+import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
@@ -154,6 +155,16 @@ def letter(index: int) -> str:
         index, rest = divmod(index - 1, 26)
         name = chr(ord("A") + rest) + name
     return name
+
+
+def fold(text: str) -> str:
+    """Return a name as it is compared: without differences of capitals, white space and equivalent characters."""
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+def heading(cell: Cell) -> str:
+    """Return a heading as it is compared: `Price:` and `Item *` are two, too. Empty for what isn't a text."""
+    return fold(cell).rstrip(":* ") if isinstance(cell, str) else ""
 
 
 def is_empty(row: Sequence[Cell]) -> bool:

@@ -1,7 +1,6 @@
 """A menu as its rows say it, and the CatalogSet that is made of it."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct, field
@@ -11,6 +10,8 @@ from mercato_catalog.validation.document import CatalogRow, GroupRow, ItemRow, S
 from mercato_contract.money import minor_to_decimal
 from mercato_contract.wire import Wire
 from mercato_tools.imports.draft import Draft, Ref, windows_of
+from mercato_tools.imports.spreadsheets.cells import fold
+from mercato_tools.imports.spreadsheets.ids import KnownItem, derive_keys, keep_ids
 
 SOURCE: Final = "csv"
 """What the ids of spreadsheets are derived from, beside names: a CSV file and a workbook give the same ones."""
@@ -85,11 +86,23 @@ class Menu(Struct):
     groups: dict[str, Group] = field(default_factory=dict)
     items: dict[tuple[str, str], Item] = field(default_factory=dict)
 
-    def fill(self, draft: Draft, *, sheet: str, choices: str, hours: Windows | None) -> None:
-        """Add everything to the draft. `sheet` and `choices` are the names of the sheets, for losses."""
-        below = self._fill_items(draft, f"/{sheet}")
+    def fill(
+        self,
+        draft: Draft,
+        *,
+        sheet: str,
+        choices: str,
+        hours: Windows | None,
+        previous: Sequence[KnownItem] = (),
+    ) -> None:
+        """Add everything to the draft. `sheet` and `choices` are the names of the sheets, for losses.
+
+        Items of the previous menu keep their ids.
+        """
+        offered: set[str] = set()
         for key, group in self.groups.items():
-            _fill_group(draft, key, group, f"/{choices}")
+            offered.update(draft.id_of_item(one.to) for one in _fill_group(draft, key, group, f"/{choices}"))
+        below = self._fill_items(draft, f"/{sheet}", self._item_keys(draft, previous, offered))
         for key, section in self.sections.items():
             of_section = SectionRow(
                 name=section.name, description=section.description, image_url=section.image
@@ -99,13 +112,25 @@ class Menu(Struct):
         row = CatalogRow(name="Menu", availability=None if hours is None else windows_of(hours))
         draft.catalog("catalog", row, listed, at=f"/{sheet}")
 
-    def _fill_items(self, draft: Draft, at: str) -> dict[str, list[Ref]]:
-        """Add the items; return those of each section."""
-        names = Counter(name for _, name in self.items)
+    def _item_keys(
+        self, draft: Draft, previous: Sequence[KnownItem], offered: Container[str]
+    ) -> dict[tuple[str, str], str]:
+        """Return the keys of the items. `offered` are the ids of the options, which no item gets."""
+        places = {key: (fold(self.sections[key[0]].name), key[1]) for key in self.items}
+        kept = keep_ids(list(places.values()), previous, taken=offered)
+        derived = derive_keys(list(places.values()), kept, id_of=draft.id_of_item)
+        keys = {}
+        for key, place in places.items():
+            keys[key] = derived.get(place) or f"kept:{place[0]}\n{place[1]}"
+            if place in kept:
+                draft.item_ids[keys[key]] = kept[place]
+        return keys
+
+    def _fill_items(self, draft: Draft, at: str, keys: Mapping[tuple[str, str], str]) -> dict[str, list[Ref]]:
+        """Add the items by their keys; return those of each section."""
         below: dict[str, list[Ref]] = {key: [] for key in self.sections}
         for (section, name), item in self.items.items():
-            # By its name alone an item keeps its id in another section; with a second of that name, both need more.
-            key = f"item:{name}" if names[name] == 1 else f"item:{section}\n{name}"
+            key = keys[section, name]
             row = ItemRow(
                 name=item.name,
                 description=item.description,
@@ -140,7 +165,8 @@ class Menu(Struct):
         )
 
 
-def _fill_group(draft: Draft, key: str, group: Group, at: str) -> None:
+def _fill_group(draft: Draft, key: str, group: Group, at: str) -> list[Ref]:
+    """Add a group and its options, and return them."""
     choices = []
     for name, option in group.options.items():
         ref = Ref(f"option:{key}\n{name}", f"{at}/{option.row}")
@@ -153,3 +179,4 @@ def _fill_group(draft: Draft, key: str, group: Group, at: str) -> None:
         free_quantity=group.counts.get("free"),
     )
     draft.group(key, row, choices, at=f"{at}/{group.row}")
+    return choices

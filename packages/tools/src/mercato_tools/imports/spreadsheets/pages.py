@@ -1,9 +1,7 @@
 """Which sheets of the files are the menu and its choices, and which row has their headings."""
 
 import re
-import unicodedata
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -15,18 +13,18 @@ from mercato_tools.imports.spreadsheets.cells import (
     Sheet,
     UnreadableError,
     cut,
+    fold,
+    heading,
     is_empty,
     letter,
     text_of,
 )
+from mercato_tools.imports.spreadsheets.headings import CHOICES, MENU, Form, nearest
 from mercato_tools.imports.spreadsheets.text_files import HEAD, Delimiter, Encoding, read_rows
 from mercato_tools.imports.spreadsheets.workbooks import OLD, ZIP, read_workbook
 
 MAX_FILE: Final = 32 * 1024 * 1024
 """Bytes of a file."""
-
-CLOSE: Final = 0.7
-"""How alike a name and a known one are for "did you mean", by difflib's ratio."""
 
 _WORKBOOKS: Final = frozenset(("xlsx", "xlsm", "ods"))
 _PDF: Final = b"%PDF"
@@ -41,24 +39,6 @@ class SheetFile(Struct, frozen=True):
 
     name: str
     content: bytes
-
-
-class Form(Struct, frozen=True):
-    """A sheet of a menu: its name, its headings in their order, and those that it can't do without."""
-
-    name: str
-    columns: tuple[str, ...]
-    required: frozenset[str]
-
-
-MENU: Final = Form(
-    "menu",
-    ("section", "item", "description", "price", "choices", "available", "image"),
-    frozenset(("item", "price")),
-)
-CHOICES: Final = Form(
-    "choices", ("group", "minimum", "maximum", "free", "option", "price"), frozenset(("group", "option"))
-)
 
 
 class Line(Struct, frozen=True):
@@ -150,7 +130,7 @@ class Pages:
                 name,
                 encoding=self._encoding,
                 delimiter=self._delimiter,
-                required=form.required,
+                form=form,
             )
         ]
 
@@ -166,10 +146,10 @@ class Pages:
 
     def _page(self, sheet: Sheet, form: Form) -> Page | None:
         """Return the rows below the headings; None if there are no headings."""
-        head = [[_heading(cell) for cell in row] for row in sheet.rows[:HEAD]]
+        head = [[heading(cell) for cell in row] for row in sheet.rows[:HEAD]]
         index = next((index for index, names in enumerate(head) if form.required <= set(names)), None)
         if index is None:
-            self._report_no_headings(sheet, form)
+            self._report_no_headings(sheet, form, head)
             return None
         if any(not is_empty(above) for above in sheet.rows[:index]):
             self._losses.dropped(f"/{sheet.name}/1", _UNREAD_ROWS)
@@ -177,7 +157,7 @@ class Pages:
         lines = []
         for number, row in enumerate(sheet.rows[index + 1 :], start=index + 2):
             cells = {name: row[place] if place < len(row) else None for name, place in places.items()}
-            if form.required <= {_heading(cell) for cell in cells.values()}:
+            if form.required <= {heading(cell) for cell in cells.values()}:
                 self._faults.add(sheet.name, "The row repeats the headings. Delete it.", row=number)
             elif not is_empty(tuple(cells.values())):
                 lines.append(Line(number, cells))
@@ -186,46 +166,51 @@ class Pages:
     def _columns(self, sheet: Sheet, form: Form, index: int, names: Sequence[str]) -> dict[str, int]:
         """Return the places of the headings, and report those that aren't of a menu."""
         places: dict[str, int] = {}
+        hints = self._report_likely(sheet, form, index, names)
         for place, name in enumerate(names):
-            message = None
             if name in places:
                 message = f"Two columns are named {name}. Rename or delete one."
-            elif name in form.columns:
-                places[name] = place
-            elif close := nearest(name, [column for column in form.columns if column not in names]):
-                message = f"This isn't a column of a menu. Did you mean {close}?"
-            elif name:
-                self._losses.dropped(f"/{sheet.name}/{index + 1}/{cut(name)}", _UNREAD_COLUMN)
-            if message is not None:
                 cell = sheet.rows[index][place]
                 self._faults.add(sheet.name, message, row=index + 1, column=letter(place), cell=cell)
+            elif name in form.columns:
+                places[name] = place
+            elif name and place not in hints:
+                self._losses.dropped(f"/{sheet.name}/{index + 1}/{cut(name)}", _UNREAD_COLUMN)
         return places
 
-    def _report_no_headings(self, sheet: Sheet, form: Form) -> None:
+    def _report_likely(self, sheet: Sheet, form: Form, index: int, names: Sequence[str]) -> Container[int]:
+        """Report the headings that probably mean a column that isn't there, and return their places."""
+        missing = [column for column in form.columns if column not in names]
+        hints: dict[int, str] = {}
+        for place, name in enumerate(names):
+            if name and name not in form.columns and (column := form.likely(name, missing)):
+                hints[place] = column
+                missing.remove(column)
+        for place, column in hints.items():
+            self._faults.add(
+                sheet.name,
+                f"This isn't a column of a menu. Did you mean {column}?",
+                row=index + 1,
+                column=letter(place),
+                cell=sheet.rows[index][place],
+            )
+        return hints
+
+    def _report_no_headings(self, sheet: Sheet, form: Form, head: Sequence[Sequence[str]]) -> None:
+        # Titles may stand above them.
+        likely = [sum(map(form.knows, filter(None, names))) for names in head]
         first = next((index for index, row in enumerate(sheet.rows) if not is_empty(row)), 0)
-        seen = list(filter(None, map(text_of, sheet.rows[first])))
-        hints = [
-            f"; {cut(name)} may be {close}"
-            for name in seen[: len(form.columns) + 1]
-            if fold(name) not in form.columns and (close := nearest(fold(name), form.columns))
-        ]
+        index = likely.index(max(likely)) if any(likely) else first
+        seen = filter(None, map(text_of, sheet.rows[index]))
         self._faults.add(
             sheet.name,
             f"None of the first {HEAD} rows has the headings {listed(sorted(form.required))}. Write the headings "
-            f"{listed(form.columns)} in the first row{''.join(hints)}.",
-            row=first + 1,
+            f"{listed(form.columns)} in one row, in any order; only {listed(sorted(form.required))} are required.",
+            row=index + 1,
             cell=cut(", ".join(seen)),
         )
-
-
-def fold(text: str) -> str:
-    """Return a name as it is compared: without differences of capitals, white space and equivalent characters."""
-    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
-
-
-def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Return the known name that is most like one, if any is."""
-    return next(iter(get_close_matches(name[:100], known, n=1, cutoff=CLOSE)), None)
+        if any(likely):
+            self._report_likely(sheet, form, index, head[index])
 
 
 def listed(names: Sequence[str]) -> str:
@@ -235,7 +220,3 @@ def listed(names: Sequence[str]) -> str:
 
 def _named(form: Form, sheets: Sequence[Sheet]) -> Sheet | None:
     return next((sheet for sheet in sheets if fold(sheet.name) == form.name), None)
-
-
-def _heading(cell: Cell) -> str:
-    return fold(cell).rstrip(":*") if isinstance(cell, str) else ""

@@ -298,7 +298,7 @@ class Prices:
             or currency_of_unit(unit) == self.currency
         ):
             return
-        named = currency_of_unit(unit) or unit
+        named = currency_of_unit(unit) or " or ".join(sorted(_SHARED.get(unit.casefold(), ()))) or unit
         raise PriceError(
             f"The price is in {named}, and the menu's currency is {self.currency}. Write all prices in one currency, "
             "and name that one if it is another."
@@ -324,7 +324,10 @@ class Prices:
                 "This looks like a date or a time, which spreadsheet programs make of prices. Format the column as a "
                 f"number or as text, and type the price again, such as {self._example}."
             )
-        return f"This isn't a price. Write one amount, such as {self._example}; several sizes are a group of choices."
+        return (
+            f"This isn't a price. Write one amount, such as {self._example}, or 0 if it is free; several sizes are a "
+            "group of choices."
+        )
 
 
 def is_error(text: str) -> bool:

@@ -23,20 +23,14 @@ from mercato_tools.imports.spreadsheets.cells import (
     Other,
     SheetFault,
     cut,
+    fold,
     letter,
     text_of,
 )
+from mercato_tools.imports.spreadsheets.headings import CHOICES, nearest
+from mercato_tools.imports.spreadsheets.ids import KnownItem
 from mercato_tools.imports.spreadsheets.menu import SOURCE, Group, Item, Menu, Option, Section, SheetSummary
-from mercato_tools.imports.spreadsheets.pages import (
-    CHOICES,
-    Line,
-    Page,
-    Pages,
-    SheetFile,
-    fold,
-    listed,
-    nearest,
-)
+from mercato_tools.imports.spreadsheets.pages import Line, Page, Pages, SheetFile, listed
 from mercato_tools.imports.spreadsheets.prices import DecimalMark, PriceError, Prices
 from mercato_tools.imports.spreadsheets.text_files import Delimiter, Encoding
 
@@ -52,7 +46,8 @@ _NO_CURRENCY: Final = "The file names no currency, so {} is used. Set another if
 class SheetOptions(Struct, frozen=True, kw_only=True):
     """What the file doesn't say, or what is to be read otherwise. None: as the file shows it.
 
-    `hours` are when the menu is available, in seconds of the week from Sunday; None: always.
+    `hours` are when the menu is available, in seconds of the week from Sunday; None: always. `previous` are the items
+    of the menu before, which keep their ids.
     """
 
     default_currency: str
@@ -61,6 +56,7 @@ class SheetOptions(Struct, frozen=True, kw_only=True):
     delimiter: Delimiter | None = None
     encoding: Encoding | None = None
     hours: Windows | None = None
+    previous: tuple[KnownItem, ...] = ()
 
 
 class SheetMenu(Struct, frozen=True, kw_only=True):
@@ -133,7 +129,9 @@ class _Reader:
             return None
         draft = Draft(source=SOURCE, currency=currency, scale=scale, losses=self.losses)
         choices = CHOICES.name if offered is None else offered.name
-        self._menu.fill(draft, sheet=page.name, choices=choices, hours=options.hours)
+        self._menu.fill(
+            draft, sheet=page.name, choices=choices, hours=options.hours, previous=options.previous
+        )
         return draft.finish(), self._menu.summary(currency, scale)
 
     def _currency(self, cells: Sequence[Cell]) -> str:

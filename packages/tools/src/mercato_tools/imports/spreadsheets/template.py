@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from io import BytesIO, StringIO
 from typing import Any, Final
 
-from mercato_tools.imports.spreadsheets.pages import CHOICES, MENU, Form
+from mercato_tools.imports.spreadsheets.headings import CHOICES, MENU, Form
 
 Value = str | int | float | None
 

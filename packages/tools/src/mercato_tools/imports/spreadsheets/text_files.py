@@ -8,7 +8,16 @@ from itertools import islice
 from typing import Final
 
 from mercato_catalog.validation.findings import quote
-from mercato_tools.imports.spreadsheets.cells import MAX_COLUMNS, MAX_ROWS, Cell, Sheet, UnreadableError, cut
+from mercato_tools.imports.spreadsheets.cells import (
+    MAX_COLUMNS,
+    MAX_ROWS,
+    Cell,
+    Sheet,
+    UnreadableError,
+    cut,
+    heading,
+)
+from mercato_tools.imports.spreadsheets.headings import Form
 
 HEAD: Final = 20
 """Rows that are looked at to tell the delimiter: titles may stand above the headings."""
@@ -136,9 +145,9 @@ def read_rows(
     *,
     encoding: Encoding | None,
     delimiter: Delimiter | None,
-    required: frozenset[str],
+    form: Form,
 ) -> Sheet:
-    """Return a CSV file as a sheet. `required` are the headings by which the delimiter is told.
+    """Return a CSV file as a sheet. The delimiter is told by the headings of the form.
 
     Raises UnreadableError.
     """
@@ -150,7 +159,7 @@ def read_rows(
     mark = (
         delimiter.character
         if delimiter is not None
-        else _delimiter(text, required, None if hint is None else hint[1])
+        else _delimiter(text, form, None if hint is None else hint[1])
     )
     rows: list[list[Cell]] = []
     for row in _records(text, mark):
@@ -160,16 +169,19 @@ def read_rows(
     return Sheet(name, rows)
 
 
-def _delimiter(text: str, required: frozenset[str], hint: str | None) -> str:
-    """Return the delimiter by which a row of the beginning has the required headings."""
+def _delimiter(text: str, form: Form, hint: str | None) -> str:
+    """Return the delimiter by which a row of the beginning has the required headings, or else the most likely ones."""
     found = []
+    likely = {}
     for delimiter in Delimiter:
         try:
             rows = list(islice(_records(text, delimiter.character), HEAD))
         except UnreadableError:
             continue
-        if any(required <= {cell.strip().casefold() for cell in row} for row in rows):
+        names = [{heading(cell) for cell in row} - {""} for row in rows]
+        if any(form.required <= row for row in names):
             found.append(delimiter.character)
+        likely[delimiter.character] = max((sum(map(form.knows, row)) for row in names), default=0)
     if len(found) == 1:
         return found[0]
     if len(found) > 1:
@@ -178,6 +190,8 @@ def _delimiter(text: str, required: frozenset[str], hint: str | None) -> str:
         )
     if hint is not None:
         return hint
+    if any(likely.values()):
+        return max(likely, key=lambda mark: likely[mark])
     first = next(_lines(text), "")
     return max(",;\t", key=first.count)
 
