@@ -225,6 +225,26 @@ MORNING = {"dayOfWeek": "Monday", "start": "08:00:00", "end": "11:00:00"}
 NIGHT = {"dayOfWeek": "Friday", "start": "18:00:00", "end": "00:00:00"}
 
 
+async def test_a_menu_that_was_compared_with_another_one_is_not_published(
+    mercato: Service, pos: Client, store: Any, shop: MerchantServer
+):
+    """It has the hours of that one, and the person saw the changes of that one."""
+    browser = await enter_as_partner(mercato, pos)
+    page = await upload(browser, csv_of(priced(1)), "m.csv", storeId=store["name"])
+    catalog = {"c": {"name": "Menu", "sectionIds": [SECTION], "availability": [MORNING]}}
+    url = shop.host(CATALOG | {"catalogs": catalog}, "/hours.json")
+    assert (await mercato.run(pos, store["storeId"], url))["status"] == "succeeded"
+    newer = (await pos.get(f"/v1/commerce/stores/{store['storeId']}")).json()["catalogSetId"]
+    refused = await browser.press(page, "Publish")
+    assert refused.status == 409
+    assert "The store has got another menu meanwhile" in refused.text
+    assert (await pos.get(f"/v1/commerce/stores/{store['storeId']}")).json()["catalogSetId"] == newer
+    again = await upload(browser, csv_of(priced(1)), "m.csv", storeId=store["name"])
+    served = await published(mercato, pos, store, await browser.press(again, "Publish"))
+    [catalog] = served["catalogs"].values()
+    assert catalog["availability"] == [MORNING]
+
+
 @only_sqlite
 @pytest.mark.parametrize(
     ("catalogs", "kept"),

@@ -223,6 +223,14 @@ async def test_the_hours_of_one_day_are_copied_to_the_days_that_have_none(mercat
     assert page.region("Orders").startswith("Step 3 of 6")
 
 
+@pytest.mark.parametrize("sent", [{}, {"sunday-closed": "true"}])
+async def test_nothing_is_said_to_be_copied_while_no_day_has_hours(mercato: Service, sent: dict[str, str]):
+    _, browser, page = await begun(mercato)
+    page = await browser.press(page, "Use the first day's hours for every empty day", **sent)
+    assert (page.status, "The hours are on every day" in page.text) == (422, False)
+    assert fault(page, "monday-from-0") == "Enter when Monday begins and ends, or tick Closed."
+
+
 async def test_a_store_whose_address_is_not_known_asks_for_its_time_zone_and_offers_a_position(
     mercato: Service,
 ):
@@ -359,15 +367,17 @@ async def test_an_onboarding_that_was_cancelled_with_the_api_is_registered_again
     page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
 
 
-async def test_an_onboarding_that_was_activated_with_the_api_ends_the_registration(mercato: Service):
+async def test_no_store_goes_live_by_the_api_without_what_was_typed_in_the_console(mercato: Service):
     client, browser, page = await filled(mercato)
     page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
     (made,) = (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"]
-    await client.post(f"/v1/commerce/onboarding/stores/{made['onboardingId']}/activate")
-    late = await browser.press(page, "Activate")
-    assert late.status == 404
-    assert "it is live already" in late.text
-    assert (await browser.open("/console/stores")).captions == ["Stores"]
+    refused = await client.post(f"/v1/commerce/onboarding/stores/{made['onboardingId']}/activate")
+    assert (refused.status, refused.json()["errorCode"]) == (409, "ONBOARDING_NOT_READY")
+    assert "Let that person activate it" in refused.json()["detail"]
+    assert (await client.get("/v1/commerce/stores")).json()["stores"] == []
+    await browser.press(page, "Activate")
+    (store,) = (await client.get("/v1/commerce/stores")).json()["stores"]
+    assert store["phone"]
 
 
 @on_both
@@ -552,6 +562,11 @@ async def test_activate_pressed_twice_at_once_leads_to_the_store_both_times(merc
     page = await until(browser, await browser.press(page, "Register store"), "The store can go live.")
     pressed = await asyncio.gather(*(browser.press(page, "Activate") for _ in range(2)))
     assert [(one.status, one.heading) for one in pressed] == [(200, "Trattoria Ada")] * 2
+    # One more that arrives when the store is live, and its registration gone.
+    again = await browser.press(page, "Activate")
+    assert (again.status, again.heading) == (200, "Trattoria Ada")
+    _, stranger, _ = await begun(mercato)
+    assert (await stranger.press(page, "Activate")).status == 404
 
 
 @on_both

@@ -1,11 +1,14 @@
 """Order handling, taxes and fees on a store's pages: seen by who owns the store, changed by who manages it."""
 
+import asyncio
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from aiohttp import web
 from tests.api.trade import Trade, trade
-from tests.catalog.documents import cafe
+from tests.catalog.documents import TEA, cafe
 from tests.console.browser import Page
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
 from tests.databases import mostly_sqlite, on_both
@@ -14,6 +17,7 @@ from tests.sharing import own, shared
 
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in.roles import Role
+from mercato_contract import clock
 from mercato_contract.stores import MAX_CHARGES
 
 pytestmark = [shared, mostly_sqlite]
@@ -262,6 +266,107 @@ async def test_the_hours_of_a_live_store_are_changed_and_its_menu_stays(
     assert "The store has got another menu meanwhile." in stale.text
 
 
+async def test_changed_hours_take_back_no_menu_that_is_being_published(
+    mercato: Service, shop: MerchantServer
+):
+    deal, browser, path = await opened(mercato, shop)
+    store = f"/v1/commerce/stores/{deal.store['storeId']}"
+    form = await browser.open(f"{path}/hours")
+    pulled, go_on = asyncio.Event(), asyncio.Event()
+    dearer = cafe()
+    dearer["items"][TEA]["basePrice"] = "3.00"
+
+    async def slowly(_request: web.Request) -> web.Response:
+        pulled.set()
+        await go_on.wait()
+        return web.json_response(dearer)
+
+    notify = f"/v1/commerce/catalogset-notification?storeId={deal.store['storeId']}"
+    run = await deal.pos.post(notify, {"callbackUrl": shop.host(slowly, "/slow.json")})
+    await pulled.wait()
+    refused = await browser.press(form, "Save", **MONDAYS)
+    go_on.set()
+    assert refused.status == 422
+    assert "The store is getting another menu just now, so nothing was saved." in refused.text
+    assert refused.root.all("input", name="monday-from-0")[0].attributes["value"] == "18:00"
+    ended = {"succeeded", "failed"}
+    status = await mercato.until(deal.pos, run.json()["statusUrl"], lambda now: now["status"] in ended)
+    assert status["status"] == "succeeded"
+    assert len((await deal.pos.get(f"{store}/catalog-ingest")).json()["runs"]) == 1
+    set_id = (await deal.pos.get(store)).json()["catalogSetId"]
+    served = (await deal.front.get(f"/v1/marketfront/catalog-sets/{set_id}")).json()
+    assert served["items"][TEA]["basePrice"] == "3.00"
+
+
+OWN_IDS: dict[str, Any] = {
+    "currency": "USD",
+    "sections": [{"sectionId": "mains", "name": "Mains", "itemIds": ["burger"]}],
+    "items": {
+        "burger": {
+            "name": "Burger",
+            "basePrice": "5.00",
+            "modifierGroupIds": ["sides"],
+            "partnerItemId": "SKU-1",
+        },
+        "fries": {"name": "Fries", "basePrice": "1.00", "modifierGroupIds": None, "itemIds": "theirs"},
+    },
+    "modifierGroups": {
+        "sides": {"name": "Sides", "itemIds": ["fries"], "priceOverrides": {"fries": "0.50"}, "note": 1.10}
+    },
+}
+
+
+async def test_lines_say_what_the_merchant_calls_them_after_its_hours_were_changed_too(
+    mercato: Service, shop: MerchantServer
+):
+    deal, browser, path = await opened(mercato, shop, catalog=OWN_IDS)
+    ids = f"/v1/commerce/stores/{deal.store['storeId']}/ids"
+    known = (await deal.pos.get(ids)).json()
+    assert set(known["items"]) == {"burger", "fries"}
+    front = f"/v1/marketfront/catalog-sets/{deal.store['catalogSetId']}"
+    before = (await deal.front.get(front)).json()
+    form = await browser.open(f"{path}/hours")
+    another_day = f"{clock.now() + timedelta(days=3):%A}".lower()
+    await browser.press(form, "Save", **{f"{another_day}-to-0": "12:00"})
+    store = await mercato.until(
+        deal.pos,
+        f"/v1/commerce/stores/{deal.store['storeId']}",
+        lambda store: store["catalogSetId"] != deal.store["catalogSetId"],
+    )
+    assert (await deal.pos.get(ids)).json() == known
+    after = (await deal.front.get(f"/v1/marketfront/catalog-sets/{store['catalogSetId']}")).json()
+    assert [after[name] for name in ("items", "modifierGroups", "sections")] == [
+        before[name] for name in ("items", "modifierGroups", "sections")
+    ]
+    order = deal.order(
+        {
+            "itemId": known["items"]["burger"],
+            "quantity": 1,
+            "modifierGroups": [
+                {
+                    "modifierGroupId": known["modifierGroups"]["sides"],
+                    "lineItems": [
+                        {"itemId": known["items"]["fries"], "quantity": 1, "modifierGroups": []},
+                    ],
+                }
+            ],
+        }
+    )
+    order["cart"]["catalogSetId"] = store["catalogSetId"]
+    placed = (await deal.place(order)).json()
+    [line] = (await deal.pos.get(f"/v1/commerce/orders/{placed['orderId']}")).json()["cart"]["lineItems"]
+    [group] = line["modifierGroups"]
+    assert (
+        line["partnerItemId"],
+        group["partnerModifierGroupId"],
+        group["lineItems"][0]["partnerItemId"],
+    ) == (
+        "burger",
+        "sides",
+        "fries",
+    )
+
+
 async def test_hours_of_several_catalogs_are_left_to_who_publishes_them(
     mercato: Service, shop: MerchantServer
 ):
@@ -274,3 +379,37 @@ async def test_hours_of_several_catalogs_are_left_to_who_publishes_them(
     assert "Save" not in page.buttons
     assert "its hours are set in the catalogs that are published for it" in page.text
     assert "Save" not in (await browser.post(f"{path}/hours", MONDAYS)).buttons
+
+
+async def test_amounts_in_another_currency_than_the_menu_has_now_are_said_to_be_left_out(
+    mercato: Service, shop: MerchantServer
+):
+    """On the store's page, where they are set, and before a menu in another currency is published."""
+    deal, browser, path = await opened(mercato, shop, webhook=False)
+    form = await browser.open(f"{path}/charges")
+    both = {"name-0": "Bag", "value-0": "0.50", "kind-0": "fee", "unit-0": "amount"}
+    await browser.press(form, "Save", **both, **{"name-1": "VAT", "value-1": "10", "kind-1": "tax"})
+    upload = await browser.open("/console/catalogs/upload")
+
+    async def uploaded(currency: str) -> str:
+        sent = {"storeId": deal.store["storeId"], "currency": currency}
+        page = await browser.press(upload, "Upload", menu=("m.csv", b"item,price\nTea,2.00\n"), **sent)
+        assert page.status == 200, page.text
+        return str(page.text)
+
+    warning = "The store has taxes or fees of an amount in USD, and this menu is in EUR"
+    assert warning in await uploaded("EUR")
+    assert "taxes or fees of an amount" not in await uploaded("USD")
+    assert "not added" not in (await browser.open(path)).text
+    assert "aren't added" not in (await browser.open(f"{path}/charges")).text
+
+    euros = shop.host(cafe() | {"currency": "EUR"}, "/euros.json")
+    assert (await mercato.run(deal.pos, deal.store["storeId"], euros))["status"] == "succeeded"
+    page = await browser.open(path)
+    assert "Bag: 0.50 USD (not added: the menu is in EUR)" in page.text
+    assert page.text.count("not added") == 1, "a rate is added in every currency"
+    form = await browser.open(f"{path}/charges")
+    assert "the amounts below were set in USD: they aren't added to orders" in form.text
+    done = await browser.press(form, "Save", **both)
+    assert "Bag: 0.50 EUR" in done.text
+    assert "not added" not in done.text

@@ -113,7 +113,8 @@ async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingS
 async def activate_store(call: Call[None, None]) -> Store:
     """Make the store live with the validated catalog. The status must be ready_to_activate.
 
-    If the onboarding is active already, the refusal has the `storeId` of its store.
+    If the onboarding is active already, the refusal has the `storeId` of its store. One that began in the console is
+    activated there, with the charges that were typed.
     """
     row = await call.app.onboardings.activate(call.caller, call.ids["onboardingId"])
     return store_of(row, call.app.clock())

@@ -21,7 +21,7 @@ WEEK: Final = (*DAYS[1:], DAYS[0])
 """The days from Monday on, as the table has them."""
 
 _WEEK_SECONDS: Final = len(DAYS) * DAY_SECONDS
-_TIME: Final = re.compile(r"([0-9]{1,2})(?::([0-9]{2})(?::00)?)?")
+_TIME: Final = re.compile(r"([0-9]{1,2})(?::([0-9]{2})(?::([0-9]{2}))?)?")
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 
@@ -113,7 +113,7 @@ def windows_of(spans: Sequence[Span]) -> tuple[AvailabilityWindow, ...]:
 
 def _window(day: int, start: int, end: int) -> AvailabilityWindow:
     return AvailabilityWindow(
-        day_of_week=DAYS[day], start=f"{_clock(start)}:00", end=f"{_clock(end % DAY_SECONDS)}:00"
+        day_of_week=DAYS[day], start=_with_seconds(start), end=_with_seconds(end % DAY_SECONDS)
     )
 
 
@@ -154,20 +154,21 @@ def texts_of(windows: Sequence[AvailabilityWindow]) -> dict[str, str] | None:
     return texts
 
 
-def copied(texts: Texts) -> dict[str, str]:
-    """Return the texts with the first day that has hours on every day that has none and isn't closed."""
+def copied(texts: Texts) -> dict[str, str] | None:
+    """Return the texts with the first day's hours on every day that has none and is open; None if no day has."""
     filled = [day for day in WEEK if any(name.startswith(f"{day.lower()}-") for name in texts)]
     source = next((day for day in filled if field_of(day, "closed") not in texts), None)
+    if source is None:
+        return None
     made = dict(texts)
-    if source is not None:
-        for day in WEEK:
-            if day in filled:
-                continue
-            made |= {
-                day.lower() + name.removeprefix(source.lower()): text
-                for name, text in texts.items()
-                if name.startswith(f"{source.lower()}-")
-            }
+    for day in WEEK:
+        if day in filled:
+            continue
+        made |= {
+            day.lower() + name.removeprefix(source.lower()): text
+            for name, text in texts.items()
+            if name.startswith(f"{source.lower()}-")
+        }
     return made
 
 
@@ -186,11 +187,15 @@ def _seconds(text: str) -> int | None:
     match = _TIME.fullmatch(text.strip())
     if match is None:
         return None
-    seconds = int(match[1]) * _HOUR + int(match[2] or 0) * _MINUTE
-    return seconds if seconds <= DAY_SECONDS and int(match[2] or 0) < _MINUTE else None
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    found = hours * _HOUR + minutes * _MINUTE + seconds
+    return found if found <= DAY_SECONDS and minutes < _MINUTE and seconds < _MINUTE else None
 
 
 def _clock(second: int) -> str:
-    """Return a second as a time of the day; the day's end is 00:00 as browsers have it."""
-    second %= DAY_SECONDS
-    return f"{second // _HOUR:02}:{second % _HOUR // _MINUTE:02}"
+    """Return a second as a time of the day, its seconds if it has some; the day's end is 00:00 as browsers have it."""
+    return _with_seconds(second % DAY_SECONDS).removesuffix(":00")
+
+
+def _with_seconds(second: int) -> str:
+    return f"{second // _HOUR:02}:{second % _HOUR // _MINUTE:02}:{second % _MINUTE:02}"

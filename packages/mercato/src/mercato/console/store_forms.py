@@ -282,7 +282,9 @@ def charge_lines(store: StoreRow) -> Iterator[str]:
         )
         included = ", included in the prices" if charge.included else ""
         mode = f", for {MODES[charge.mode]}" if charge.mode is not None else ""
-        yield f"{charge.name}: {value}{included}{mode}"
+        is_idle = charge.amount is not None and store.idle_currency is not None
+        idle = f" (not added: the menu is in {store.currency})" if is_idle else ""
+        yield f"{charge.name}: {value}{included}{mode}{idle}"
 
 
 _read_update: Final = Decoder(StoreUpdate)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from mercato.console import menu_upload
 from mercato.console.catalog_changes import changes_of
 from mercato.console.filters import Filters, read_filters, store_of
@@ -37,6 +39,10 @@ MAX_STORES: Final = 50
 MAX_NAME: Final = 80
 
 _HOURS_DIFFER: Final = "The store's catalogs have different hours now. This menu is available at all times."
+_CHARGES_STAY: Final = (
+    "The store has taxes or fees of an amount in {}, and this menu is in {}: such an amount won't be added to orders "
+    "until you save the store's taxes and fees again."
+)
 _NO_STORE: Final = "Choose the store whose menu it is, by its name or id."
 
 
@@ -47,9 +53,10 @@ class UploadFields(MenuFields):
 
 
 class PublishForm(Wire):
-    """The store that the menu is for."""
+    """The store that the menu is for, and the set that it was compared with."""
 
     store_id: UUID
+    catalog_set_id: UUID | None = None
 
 
 @screens.get("catalogs/upload", needs=Permission.CHANGE_CATALOGS)
@@ -85,6 +92,8 @@ async def read_upload(visit: Visit) -> Page:
     losses = group_losses(made)
     if len(spans) > 1:
         losses.append(LossGroup(_HOURS_DIFFER, 1, ()))
+    if made.summary is not None and (charged := _idle_charges(store, made.summary.currency)):
+        losses.append(LossGroup(_CHARGES_STAY.format(charged, made.summary.currency), 1, ()))
     values: dict[str, Any] = {"made": made, "store": store, "file": name, "losses": losses}
     if made.document is None:
         return await _page(visit, fields, values, status=422)
@@ -104,13 +113,15 @@ async def read_upload(visit: Visit) -> Page:
 
 @screens.post("catalogs/uploads/{upload}/publish", needs=Permission.CHANGE_CATALOGS)
 async def publish_upload(visit: Visit) -> Done:
-    store_id = visit.fields(PublishForm).store_id
+    form = visit.fields(PublishForm)
+    store_id = form.store_id
     visit.check_store(store_id, StoreNotFound(store_id))
     run = await visit.app.stores.publish_menu(
         visit.caller(Surface.COMMERCE),
         store_id,
         visit.ids["upload"],
         trace=tracing.current(visit.head.child()),
+        based_on=form.catalog_set_id,
     )
     return Done(
         "The menu is being published. The run ends in a few seconds.", to=f"/console/catalogs/{run.id}"
@@ -130,6 +141,11 @@ async def _find_store(visit: Visit, fields: Filters[UploadFields]) -> StoreRow |
         # Another partner's is refused as one that doesn't exist.
         fields.faults["storeId"] = refusal.detail
         return None
+
+
+def _idle_charges(store: StoreRow, currency: str) -> str | None:
+    """Return the currency of charges of an amount that aren't added to a menu in this one, if there are any."""
+    return None if store.orders_url is not None else replace(store, currency=currency).idle_currency
 
 
 async def _stores(visit: Visit) -> Mapping[str, str] | None:

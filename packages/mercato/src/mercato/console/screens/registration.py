@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.console import hours_form, menu_upload, registration_form, store_forms
@@ -26,11 +26,16 @@ from mercato.features.sign_in.roles import Permission
 from mercato.features.stores import menu_hours, places, registrations
 from mercato.features.stores.model import OnboardingNotFound, OnboardingNotReady, StoreAlreadyRegistered
 from mercato.features.stores.onboarding import new_menu
-from mercato.features.stores.registrations import MAX_DOCUMENT, RegisteredMenu, Registration
+from mercato.features.stores.registrations import (
+    MAX_DOCUMENT,
+    RegisteredMenu,
+    Registration,
+    RegistrationNotFound,
+)
 from mercato.platform.telemetry import tracing
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.stores import OnboardingState, OnboardingStatus
-from mercato_contract.wire import Wire
+from mercato_contract.wire import Wire, parse_uuid
 
 screens: Final = Screens(MERCHANTS, whole_account=True)
 
@@ -158,21 +163,41 @@ async def register_store(visit: Visit) -> Done | Page:
 
 @screens.post("stores/register/{registration}/activate", needs=Permission.MANAGE_STORES)
 async def activate_store(visit: Visit) -> Done | Page:
-    kept = await _get(visit)
+    try:
+        kept = await _get(visit)
+    except RegistrationNotFound:
+        return await _activated(visit)
     draft = await _draft(kept)
     if kept.onboarding_id is None or draft.missing:
         return await _show(visit, kept, draft, "live", {})
     details, fields = registration_form.details(draft)
     try:
-        made = await visit.app.onboardings.activate(_caller(visit), kept.onboarding_id, details=details)
-        store_id, name = made.id, made.name
+        store = await visit.app.onboardings.activate(_caller(visit), kept.onboarding_id, details=details)
     except ValidationFailed as refusal:
         return await _refused(visit, kept, draft, store_forms.faults_of(refusal, fields))
     except OnboardingNotReady as refusal:
         if refusal.store_id is None:
             raise
-        # The button, pressed twice: both presses lead to the store.
-        store_id, name = refusal.store_id, (await visit.app.stores.get(_caller(visit), refusal.store_id)).name
+        return await _live(visit, refusal.store_id)
+    return _is_live(store.id, store.name)
+
+
+async def _activated(visit: Visit) -> Done:
+    """Lead to the store of a registration that is gone: its button was pressed twice. Raises RegistrationNotFound."""
+    onboarding_id = parse_uuid(visit.texts().get("onboardingId", ""))
+    if onboarding_id is not None:
+        with suppress(OnboardingNotFound):
+            status = await visit.app.onboardings.get(_caller(visit), onboarding_id)
+            if status.store_id is not UNSET:
+                return await _live(visit, status.store_id)
+    raise RegistrationNotFound
+
+
+async def _live(visit: Visit, store_id: UUID) -> Done:
+    return _is_live(store_id, (await visit.app.stores.get(_caller(visit), store_id)).name)
+
+
+def _is_live(store_id: UUID, name: str) -> Done:
     return Done(
         f"{name} is live: storefronts find it, and it takes orders.", to=f"/console/stores/{store_id}"
     )
@@ -210,10 +235,8 @@ def _sent(visit: Visit) -> _Sent:
             None, "The form isn't a step of this registration. Open it again from the page Stores."
         )
     to = texts.pop("to", None)
-    copies = texts.pop("copy", None) is not None
-    if copies:
-        texts = hours_form.copied(texts)
-    return _Sent(step, texts, to if to in STEPS else None, copies)
+    made = None if texts.pop("copy", None) is None else hours_form.copied(texts)
+    return _Sent(step, texts if made is None else made, to if to in STEPS else None, made is not None)
 
 
 class _StepQuery(Wire):

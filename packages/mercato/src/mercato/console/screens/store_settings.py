@@ -7,10 +7,11 @@ from typing import Final
 from mercato.console import hours_form, store_forms
 from mercato.console.screen import MERCHANTS, Done, Page, Screens, Visit
 from mercato.console.store_forms import GENERAL, FormView, Texts
+from mercato.features.catalogs.errors import AnotherMenu
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.catalogs import IDENTITY
-from mercato.features.stores.menu_hours import with_hours
+from mercato.features.stores.menu_hours import with_document_ids, with_hours
 from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.features.stores.views import spans_of, windows_in
 from mercato.platform.telemetry import tracing
@@ -20,6 +21,9 @@ from mercato_contract.stores import OrderHandling
 screens: Final = Screens(MERCHANTS)
 
 _NEWER_MENU: Final = "The store has got another menu meanwhile. Look at the hours again, then save them."
+_MENU_COMES: Final = (
+    "The store is getting another menu just now, so nothing was saved. Open the hours again in some seconds."
+)
 
 
 @screens.get("stores/{store}/handling", needs=Permission.MANAGE_STORES)
@@ -62,8 +66,9 @@ async def set_hours(visit: Visit) -> Done | Page:
     seen = texts.pop("catalogSetId", None)
     if await _hours_of(visit, store) is None:
         return _hours_page(store, None, {})
-    if texts.pop("copy", None) is not None:
-        return _hours_page(store, hours_form.copied(texts), {})
+    filled = None if texts.pop("copy", None) is None else hours_form.copied(texts)
+    if filled is not None:
+        return _hours_page(store, filled, {})
     windows, faults = hours_form.read_hours(texts)
     if seen != str(store.catalog_set_id):
         faults = {GENERAL: _NEWER_MENU} | faults
@@ -71,13 +76,23 @@ async def set_hours(visit: Visit) -> Done | Page:
         return _hours_page(store, texts, faults)
     caller = visit.caller(Surface.COMMERCE)
     body = await visit.app.bodies.get_own(caller, store.catalog_set_id, IDENTITY)
-    document = await asyncio.to_thread(with_hours, body.content, windows)
+    catalog = await visit.app.compiled.get(store.catalog_set_id)
+
+    def made() -> bytes:
+        return with_hours(with_document_ids(body.content, catalog), windows)
+
+    document = await asyncio.to_thread(made)
 
     async def receive(write: Callable[[bytes], Awaitable[None]]) -> None:
         await write(document)
 
     trace = tracing.current(visit.head.child())
-    await visit.app.stores.replace_catalog(caller, store.id, receive, activate_at=None, trace=trace)
+    try:
+        await visit.app.stores.replace_catalog(
+            caller, store.id, receive, activate_at=None, trace=trace, based_on=store.catalog_set_id
+        )
+    except AnotherMenu:
+        return _hours_page(store, texts, {GENERAL: _MENU_COMES})
     return Done(
         "The hours are being published. They hold in a few seconds.", to=f"/console/stores/{store.id}"
     )

@@ -42,6 +42,16 @@ class TooManyActivations(Conflict):
         )
 
 
+class AnotherMenu(Conflict):
+    """What was sent is made of a menu that is being replaced, or that was."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The store has got another menu meanwhile, or is getting one. Nothing was published. Look at the store "
+            "again in some seconds, and send it then."
+        )
+
+
 class DraftNotFound(Conflict):
     """Another person's, a published or an expired draft: they look the same."""
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mercato.features.catalogs import queries, uploads
 from mercato.features.catalogs.builder import BUILD_SECONDS, Builder, BuildOverrunError
-from mercato.features.catalogs.errors import TooManyActivations
+from mercato.features.catalogs.errors import AnotherMenu, TooManyActivations
 from mercato.features.catalogs.runs import (
     OPEN,
     RETRY_AFTER,
@@ -121,6 +121,17 @@ async def accept_notified(tx: Write, new: NewRun, *, waiting: int, now: datetime
     if new.activate_at is not None and await queries.count_scheduled(tx, new.owner.id) >= MAX_SCHEDULED:
         raise TooManyActivations(MAX_SCHEDULED)
     return await accept(tx, new, now=now)
+
+
+async def check_base(tx: Write, run: Run, based_on: UUID) -> None:
+    """Raise AnotherMenu if the document of a run that was just accepted was made of a set that is served no more.
+
+    Or won't be in a moment: what is new in the other one would be lost.
+    """
+    owner_id = run.owner.id
+    is_served = await queries.find_current_set(tx, owner_id) == based_on
+    if not is_served or await queries.is_set_coming(tx, owner_id, besides=run.id):
+        raise AnotherMenu
 
 
 class Ingest(Struct, frozen=True, kw_only=True):

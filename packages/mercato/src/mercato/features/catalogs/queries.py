@@ -127,6 +127,11 @@ _INSERT_RUN: Final = prepared_insert(runs, *(column.name for column in _RUN))
 _COUNT_WAITING: Final = prepared(
     select(func.count()).where(_RUN_OF_OWNER, runs.c.status == RunStatus.QUEUED.value)
 )
+_COUNT_COMING: Final = prepared(
+    select(func.count()).where(
+        _RUN_OF_OWNER, _RUN_IS_OPEN, runs.c.set_id.is_(None), runs.c.id != bindparam("besides")
+    )
+)
 _FIND_RUN: Final = prepared(select(*_RUN).where(_OF_RUN))
 _LIST_NOTIFIED: Final = prepared(
     select(*_RUN)
@@ -209,6 +214,11 @@ async def count_scheduled(tx: Read, owner_id: UUID) -> int:
 async def count_waiting(tx: Read, owner_id: UUID) -> int:
     """Return how many of the owner's runs are queued."""
     return int(await tx.scalar(_COUNT_WAITING, {"owner_id": owner_id}))
+
+
+async def is_set_coming(tx: Read, owner_id: UUID, *, besides: UUID) -> bool:
+    """Return whether a run besides this one may give the owner a set at any moment: one that is scheduled doesn't."""
+    return bool(await tx.scalar(_COUNT_COMING, {"owner_id": owner_id, "besides": besides}))
 
 
 async def find_run(tx: Read, run_id: UUID) -> Run | None:

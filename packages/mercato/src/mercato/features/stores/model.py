@@ -160,6 +160,13 @@ class StoreRow(Struct, frozen=True):
     charges: StoredCharges | None = None
 
     @property
+    def idle_currency(self) -> str | None:
+        """The currency of the charges of an amount that aren't added, because its catalog has another one now."""
+        if self.charges is None or self.charges.currency == self.currency:
+            return None
+        return self.charges.currency if any(one.amount is not None for one in self.charges.charges) else None
+
+    @property
     def charges_in_force(self) -> tuple[Charge, ...]:
         """What is added to an order: amounts of another currency than its catalog has now aren't."""
         if self.charges is None or self.orders_url is not None:
@@ -259,10 +266,15 @@ class OnboardingNotFound(Problem):
 class OnboardingNotReady(Problem):
     kind = problems.ONBOARDING_NOT_READY
 
-    def __init__(self, state: str, *, store_id: UUID | None = None) -> None:
-        """`store_id` is the store of an onboarding that is active."""
+    def __init__(self, state: str, *, store_id: UUID | None = None, is_typed: bool = False) -> None:
+        """`store_id` is the store of an onboarding that is active. `is_typed`: a person registers it by hand."""
         self.store_id = store_id
-        if store_id is None:
+        if is_typed:
+            super().__init__(
+                "A person registers this store, and has typed what this operation doesn't know, such as taxes. Let "
+                "that person activate it, where it is registered."
+            )
+        elif store_id is None:
             super().__init__(
                 f"The onboarding is {state}. It can be activated once its status is ready_to_activate."
             )

@@ -202,7 +202,8 @@ class Onboardings(Struct, frozen=True):
     ) -> StoreRow:
         """Create the onboarding's store with the validated catalog, and with `details` that registration doesn't take.
 
-        Raises OnboardingNotReady, and ValidationFailed for details that aren't allowed.
+        Without details, an onboarding that was made of a registration is refused: what was typed there would be lost,
+        its taxes among it. Raises OnboardingNotReady, and ValidationFailed for details that aren't allowed.
         """
         now = self.clock()
         async with self.db.write() as tx:
@@ -212,11 +213,12 @@ class Onboardings(Struct, frozen=True):
             if state is not OnboardingState.READY_TO_ACTIVATE:
                 is_active = state is OnboardingState.ACTIVE
                 raise OnboardingNotReady(state, store_id=onboarding.store_id if is_active else None)
+            if await registrations.delete_of_onboarding(tx, onboarding.id) and details is None:
+                raise OnboardingNotReady(state, is_typed=True)
             await queries.update_onboarding(tx, onboarding.id, OnboardingChange(activated_at=now))
             await queries.insert_store(tx, onboarding, now=now)
             if details is not None:
                 await self._complete(tx, onboarding, details)
-            await registrations.delete_of_onboarding(tx, onboarding.id)
             await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
             await publish_change(tx, onboarding.store_id, ALL_KINDS, at=now)
             await announce(tx, STORES_TOPIC, str(caller.partner_id))

@@ -188,9 +188,10 @@ async def delete_registration(tx: Write, partner_id: UUID, registration_id: UUID
         raise RegistrationNotFound
 
 
-async def delete_of_onboarding(tx: Write, onboarding_id: UUID) -> None:
-    """Delete the registration that an onboarding was made of, if there is one."""
-    await tx.execute(delete(registrations).where(registrations.c.onboarding_id == onboarding_id))
+async def delete_of_onboarding(tx: Write, onboarding_id: UUID) -> bool:
+    """Delete the registration that an onboarding was made of; return whether there was one."""
+    made = await tx.execute(delete(registrations).where(registrations.c.onboarding_id == onboarding_id))
+    return made.rowcount == 1
 
 
 async def delete_of_partner(tx: Write, partner_id: UUID) -> None:

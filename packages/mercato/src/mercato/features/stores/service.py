@@ -232,11 +232,19 @@ class Stores(Struct, frozen=True):
             return run
 
     async def replace_catalog(
-        self, caller: Caller, store_id: UUID, receive: Receive, *, activate_at: str | None, trace: str
+        self,
+        caller: Caller,
+        store_id: UUID,
+        receive: Receive,
+        *,
+        activate_at: str | None,
+        trace: str,
+        based_on: UUID | None = None,
     ) -> Run:
         """Accept a catalog run for the document in the body that `receive` reads. Raises what `notify` and it raise.
 
-        Everything that can be refused without the body is refused before it is read.
+        Everything that can be refused without the body is refused before it is read. `based_on` is the store's set that
+        the document was made of: raises AnotherMenu if it has, or may get, another.
         """
         store = await self.cache.get_own(caller, store_id)
         fault = None if activate_at is None else activation_fault(activate_at, self.clock())
@@ -252,6 +260,8 @@ class Stores(Struct, frozen=True):
                 await self.quota.take(tx, caller.partner_id, document.size, now=now)
                 await uploads.check_room(tx, caller.partner_id)
                 run = await self._accept(tx, store, "", activate_at, trace=trace, now=now)
+                if based_on is not None:
+                    await ingest.check_base(tx, run, based_on)
                 await uploads.insert_upload(tx, run.id, caller.partner_id, document)
                 await audit(tx, "store", store.id, detail={"catalogIngestId": run.id})
                 return run
@@ -274,12 +284,20 @@ class Stores(Struct, frozen=True):
                 await uploads.insert_draft(tx, draft_id, caller.partner_id, kept)
         return draft_id
 
-    async def publish_menu(self, caller: Caller, store_id: UUID, draft_id: UUID, *, trace: str) -> Run:
-        """Accept a catalog run for what `keep_menu` kept, once. Raises what `notify` raises, and DraftNotFound."""
+    async def publish_menu(
+        self, caller: Caller, store_id: UUID, draft_id: UUID, *, trace: str, based_on: UUID | None = None
+    ) -> Run:
+        """Accept a catalog run for what `keep_menu` kept, once. Raises what `notify` raises, and DraftNotFound.
+
+        `based_on` is the store's set that the menu was compared with, and whose hours it has: raises AnotherMenu if the
+        store has, or may get, another.
+        """
         store = await self.cache.get_own(caller, store_id)
         async with self.db.write(locks=store_id) as tx:
             run = await self._accept(tx, store, "", None, trace=trace, now=self.clock())
             await uploads.claim_draft(tx, draft_id, caller.partner_id, run.id)
+            if based_on is not None:
+                await ingest.check_base(tx, run, based_on)
             await audit(tx, "run", run.id, detail={"storeId": store.id})
         return run
 
