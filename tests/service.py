@@ -19,7 +19,7 @@ from mercato.features.partners.model import PartnerKind
 from mercato.features.webhooks import credentials
 from mercato.local.service import LocalService, local_service
 from mercato.settings import Settings
-from mercato_client.testing.caller import Answer, Caller
+from mercato_client.testing.caller import Answer, Caller, open_session
 from mercato_client.testing.server import app_of, listening
 from mercato_contract import clock
 from mercato_contract.clock import Clock
@@ -237,5 +237,5 @@ async def service(
     options = {"allow_private_networks": True, "rate_limits": False, "database_pool": 4} | waits | settings
     made = Settings(database_url=Secret(database_url), data_dir=data_dir, **options)
     with patch.object(credentials, "READ_SECONDS", PATIENCE):
-        async with local_service(made, now=now, works=works) as here, aiohttp.ClientSession() as session:
+        async with local_service(made, now=now, works=works) as here, open_session() as session:
             yield Service(here.app, here.base, session)

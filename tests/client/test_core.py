@@ -111,6 +111,12 @@ def test_a_retry_after_is_waited_for_and_a_little_more():
     assert policy.wait_after(limited, attempt=1, repeats=False) == 7.5
 
 
+def test_a_retry_after_below_zero_is_none():
+    passing = problem_of(503, b'{"retryAfter": -60}', retry_after=None, request_id=None)
+    policy = Retries(first_wait=1.0, chance=lambda: 0.5)
+    assert policy.wait_after(passing, attempt=1, repeats=True) == 0.5
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
@@ -198,6 +204,22 @@ def test_an_outage_after_the_first_answer_only_delays_a_wait():
     with pytest.raises(errors.UnreadableError):
         world.run(live(world.core))  # the store itself is not in this table
     assert 60 <= world.now < 300
+
+
+def test_a_retry_after_below_zero_does_not_make_a_wait_ask_without_a_pause():
+    asked = 0
+
+    def answer(_: Send) -> Response:
+        nonlocal asked
+        asked += 1
+        assert asked < 300
+        if asked == 1:
+            return answered(onboarding("pending_catalog"))
+        return answered({"errorCode": "SERVICE_UNAVAILABLE", "retryAfter": -60}, 503)
+
+    world = World(answer, attempts=1)
+    with pytest.raises(errors.DeadlineError):
+        world.run(live(world.core))
 
 
 def test_a_wait_fails_at_once_if_the_service_never_answered():

@@ -158,6 +158,21 @@ async def test_without_a_server_the_error_names_the_address(kind: Kind):
     assert "Is the service running" in str(nobody.value)
 
 
+async def test_an_address_with_https_of_a_service_that_speaks_http_is_named_as_that(kind: Kind):
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with opened(kind, url) as client:
+            with pytest.raises(errors.NoAnswerError) as refused:
+                await client.set_store_status("1", ONLINE)
+    said = f"{url} can't be reached (it doesn't speak https; its address may begin with http:)"
+    assert said in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "script",
     [hang(), hang(head(content_length=9)), drip(bytes(1000), pause=0.05), endless(b"x", pause=0.05)],

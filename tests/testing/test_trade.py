@@ -333,10 +333,14 @@ async def test_an_order_is_started_again_after_the_service_was_unavailable(
                 raise NoAnswerError("Nothing answers.")
             return await super().update(order_id, **change)
 
+    market.merchant.behaviour.read(["cook refund:0.50", "cook cancel:Out of dough"])
     working = asyncio.create_task(
         Unlucky(market.merchant, market.caller, step_seconds=0, say=messages.append).run()
     )
-    assert (await market.front.buy(follow=30)).outcome == Outcome.COMPLETED
+    bought = await market.front.buy(1, follow=30)
+    assert bought.outcome == Outcome.COMPLETED, "it keeps its act, and the next order has the next one"
+    assert len((await market.front.read_order(bought.order_id))["adjustments"]) == 1
+    assert (await market.front.buy(1, follow=30)).outcome == Outcome.CANCELLED
     working.cancel()
     assert messages == ["Nothing answers."]
 

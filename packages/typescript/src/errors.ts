@@ -104,7 +104,8 @@ export class ProblemError extends MercatoError {
     this.detail = detail;
     this.errors = errors;
     this.requestId = id;
-    this.retryAfter = typeof problem.retryAfter === "number" ? problem.retryAfter : retryAfter;
+    // An answer may be from anybody: a number below zero isn't a wait.
+    this.retryAfter = typeof problem.retryAfter === "number" ? Math.max(problem.retryAfter, 0) : retryAfter;
     this.retryable = typeof problem.retryable === "boolean" ? problem.retryable : undefined;
     this.traceId = text(problem.traceId);
     this.type = text(problem.type);

@@ -89,7 +89,9 @@ export class Service {
     this.url = checkedUrl(options.url || environment["MERCATO_URL"] || "");
     this.#key = checkedKey(options.key || environment["MERCATO_KEY"] || "");
     this.#timeout = options.timeout ?? TIMEOUT;
-    this.#retries = { attempts: 4, firstWait: 250, longestWait: 30_000, ...options.retries };
+    // Not spread: a member that is undefined would take the place of its default, and retries would never end.
+    const { attempts = 4, firstWait = 250, longestWait = 30_000 } = options.retries ?? {};
+    this.#retries = { attempts, firstWait, longestWait };
     this.#fetch = options.fetch ?? ((...request) => fetch(...request));
   }
 
@@ -307,8 +309,8 @@ function checkedKey(given: string): string {
   return text;
 }
 
-/** Refuse what would make another path: nothing, and the dots that a URL resolves. */
+/** Refuse what would make another path: nothing, the dots that a URL resolves, and halves of a character. */
 function checkedId(name: string, id: string | undefined): string {
-  if (typeof id === "string" && !/^\.{0,2}$/.test(id)) return id;
+  if (typeof id === "string" && !/^\.{0,2}$|\p{Surrogate}/u.test(id)) return id;
   throw new ConfigurationError(`${name} is ${JSON.stringify(id)}, which isn't an id. Give the UUID as a string.`);
 }

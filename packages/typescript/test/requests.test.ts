@@ -165,6 +165,13 @@ test("one attempt turns retries off", async (t) => {
   assert.equal(received.length, 1);
 });
 
+test("a bound of retries that is undefined is the default", async (t) => {
+  const { received, client } = await double(t, ...Array.from({ length: 6 }, () => problem(503)));
+  const unset: object = { attempts: undefined, longestWait: undefined };
+  await assert.rejects(client({ retries: { firstWait: 1, ...unset } }).commerce.getOrder("o"), ServerError);
+  assert.equal(received.length, 4);
+});
+
 test("an order is placed with one idempotency key in every attempt", async (t) => {
   const { received, mercato } = await double(t, problem(503), hangUp, json(201, ORDER), json(201, ORDER));
   await mercato.marketfront.placeOrder(PLACE);
@@ -457,3 +464,16 @@ async function closedPort(): Promise<string> {
   assert.ok(address !== null && typeof address === "object");
   return `http://127.0.0.1:${address.port}`;
 }
+
+test("an id with half of a character is refused as another one that makes no path", async (t) => {
+  const { received, mercato } = await double(t);
+  await assert.rejects(mercato.commerce.getOrder("\ud800"), ConfigurationError);
+  assert.equal(received.length, 0);
+});
+
+test("a Retry-After below zero is no wait", async (t) => {
+  const { client } = await double(t, problem(503, { retryAfter: -60 }));
+  const fault = await failure(client({ retries: { attempts: 1 } }).commerce.getOrder("o"));
+  assert.ok(fault instanceof ProblemError);
+  assert.equal(fault.retryAfter, 0);
+});

@@ -54,10 +54,9 @@ class Retries:
         """Return the seconds to wait before the next attempt, None when there is none."""
         if attempt >= self.attempts or not _may_repeat(fault, repeats=repeats):
             return None
-        requested = fault.retry_after if isinstance(fault, ProblemError) else None
+        requested = (fault.retry_after or 0.0) if isinstance(fault, ProblemError) else 0.0
         step = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
-        wait = (requested or 0.0) + step * self.chance()
-        return wait if (requested or 0.0) <= self.longest_wait else None
+        return requested + step * self.chance() if requested <= self.longest_wait else None
 
 
 NEVER: Final = Retries(attempts=1)

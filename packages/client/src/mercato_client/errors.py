@@ -191,11 +191,14 @@ def problem_of(
         problem, members = _Problem(title="Not a problem that this service describes", detail=text), {}
     if problem.request_id is None:
         problem = msgspec.structs.replace(problem, request_id=request_id)
+    if problem.retry_after is not None:
+        # An answer may be from anybody: a number below zero isn't a wait.
+        retry_after = max(problem.retry_after, 0.0)
     return _kind(status, problem)(
         status=status,
         problem=problem,
         members=members,
-        retry_after=problem.retry_after if problem.retry_after is not None else retry_after,
+        retry_after=retry_after,
     )
 
 

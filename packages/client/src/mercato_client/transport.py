@@ -144,4 +144,6 @@ def _words(fault: Exception) -> str:
     cause = _cause(fault)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate isn't trusted: {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+        return "it doesn't speak https; its address may begin with http:"
     return str(getattr(cause, "strerror", None) or cause or type(cause).__name__)

@@ -10,6 +10,9 @@ from typing import Any, Final, Self
 import aiohttp
 from multidict import CIMultiDictProxy
 
+from mercato_contract import clock
+from mercato_contract.wire import parse_retry_after
+
 TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
 
 DOOR: Final = "/mcp"
@@ -17,6 +20,10 @@ DOOR: Final = "/mcp"
 
 POLL: Final = 0.1
 """Seconds between two polls of a resource."""
+
+IDLE_SECONDS: Final = 5.0
+"""How long a connection is kept without a request. A service closes an idle one after 10 s: a POST at that moment
+fails, and nobody knows whether it arrived."""
 
 _SHOWN: Final = 200
 """Characters that are shown of an answer that isn't a problem."""
@@ -39,7 +46,11 @@ class RefusedError(ServiceError):
         self.answer = answer
 
 
+_UNREADABLE: Final = (ValueError, RecursionError)
+"""Raised by a body that isn't JSON, or is nested too deep."""
+
 _ADVICE: Final[Mapping[int, str]] = {
+    HTTPStatus.OK: "Is this the URL of a Mercato service?",
     HTTPStatus.UNAUTHORIZED: "Is the key right, and not revoked? mercato key list NAME; mercato key create NAME",
     HTTPStatus.FORBIDDEN: "A merchant needs a commerce key, a storefront a marketfront key.",
     HTTPStatus.METHOD_NOT_ALLOWED: "Is this the URL of a Mercato service?",
@@ -62,9 +73,17 @@ class Answer:
         """Return the problem in the body, an empty one if there is none."""
         try:
             value = self.json()
-        except ValueError:
+        except _UNREADABLE:
             return {}
         return value if isinstance(value, dict) and "title" in value else {}
+
+    @property
+    def retry_after(self) -> float | None:
+        """Return the seconds to wait before a repeat: the problem's, or those of the header, which may be a date."""
+        seconds = self.problem().get("retryAfter")
+        if isinstance(seconds, int) and seconds > 0:
+            return float(seconds)
+        return parse_retry_after(self.headers.get("Retry-After"), clock.now())
 
     @property
     def code(self) -> str | None:
@@ -80,23 +99,31 @@ class Answer:
         """Return the status, and what a problem says."""
         problem = self.problem()
         if not problem:
-            return f"{self.status} {self.body.decode('utf-8', 'replace')[:_SHOWN]}".strip()
+            return f"{self.status} {self.body[: 4 * _SHOWN].decode('utf-8', 'replace')[:_SHOWN]}".strip()
         return f"{self.status} {problem.get('errorCode')}: {problem.get('detail') or problem['title']}"
 
     def expect(self, status: int, what: str) -> Any:
-        """Return the body's value. Raises RefusedError for another status, which says what was refused."""
+        """Return the body's members. Raises RefusedError for another status or body, which says what was refused."""
         if self.status != status:
             raise RefusedError(what, self)
         try:
-            return self.json()
-        except ValueError:
+            value = self.json()
+        except _UNREADABLE:
             raise RefusedError(what, self) from None
+        if not isinstance(value, dict) and self.status != HTTPStatus.NO_CONTENT:
+            raise RefusedError(what, self)
+        return value
 
 
 def facts_of(answer: Any) -> Any:
     """Return the facts in an answer of the agents' door: the result of a tool, or its refusal; {} if it has none."""
     result = answer.get("result") if isinstance(answer, dict) else None
     return (result.get("structuredContent") if isinstance(result, dict) else None) or {}
+
+
+def open_session(*, idle_seconds: float = IDLE_SECONDS, **options: Any) -> aiohttp.ClientSession:
+    """Return a session for calls to a service, within an event loop; options are aiohttp's."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(keepalive_timeout=idle_seconds), **options)
 
 
 @dataclass(slots=True)

@@ -99,7 +99,7 @@ class Journal:
         """Record a call that the double sent; the key isn't in these headers."""
         try:
             value = answer.json()
-        except ValueError:
+        except (ValueError, RecursionError):  # it isn't JSON, or nested too deep
             value = answer.words()
         return self.add(
             Seen(

@@ -106,7 +106,7 @@ class Opening:
         path = f"/v1/commerce/catalogset-notification?storeId={self.store_id}"
         reply = await self.caller.post(path, {"callbackUrl": url})
         accepted = reply.expect(HTTPStatus.ACCEPTED, "The catalog is not published")
-        poll = min(POLL, float(reply.headers.get("Retry-After", POLL)))
+        poll = POLL if reply.retry_after is None else min(POLL, reply.retry_after)
         run = await self._wait_for_end(accepted["statusUrl"], _ENDED, "The run cannot be read", poll=poll)
         self.say(f"Published: {run['status']}" + "".join(f"; {error['message']}" for error in run["errors"]))
         return run

@@ -32,11 +32,18 @@ class OrderSimulator:
     step_seconds: float = STEP_SECONDS
     say: Callable[[str], object] = lambda _words: None
     started: set[str] = field(default_factory=set)
+    drawn: dict[str, Act] = field(default_factory=dict)
+    """The acts of the orders that are worked on: one that is started again keeps its own."""
 
     async def complete(self, order_id: str) -> None:
         """Take an order from confirmed to completed, or to where the script wants it."""
         self.started.add(order_id)
-        act = self.merchant.behaviour.next("cook")
+        if order_id not in self.drawn:
+            self.drawn[order_id] = self.merchant.behaviour.next("cook")
+        await self._complete(order_id, self.drawn[order_id])
+        del self.drawn[order_id]
+
+    async def _complete(self, order_id: str, act: Act) -> None:
         if act.name == acts.LEAVE:
             return
         for status in PICKUP_PATH:

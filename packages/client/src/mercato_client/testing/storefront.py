@@ -17,7 +17,14 @@ import aiohttp
 
 from mercato_client.testing import acts, prices, shopper
 from mercato_client.testing.acts import Act, Script
-from mercato_client.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError
+from mercato_client.testing.caller import (
+    Answer,
+    Caller,
+    NoAnswerError,
+    RefusedError,
+    ServiceError,
+    open_session,
+)
 from mercato_client.testing.events import Events
 from mercato_client.testing.merchant import DECLINED_CARD
 from mercato_client.testing.prices import Menu
@@ -131,7 +138,7 @@ class StorefrontDouble(Events):
     async def start(self) -> None:
         """Start to listen and to call."""
         await super().start()
-        self._session = await self._open.enter_async_context(aiohttp.ClientSession())
+        self._session = await self._open.enter_async_context(open_session())
 
     # --- the steps up to an order; each may be overridden ---
 
@@ -398,10 +405,8 @@ class StorefrontDouble(Events):
 
     def wait_seconds(self, reply: Answer | None, attempt: int) -> float:
         """Return the wait before the next attempt: what the service says, else longer each time."""
-        header = (
-            None if reply is None else reply.problem().get("retryAfter") or reply.headers.get("Retry-After")
-        )
-        return min(MAX_WAIT, float(header) if header else 0.25 * 2**attempt)
+        seconds = None if reply is None else reply.retry_after
+        return min(MAX_WAIT, 0.25 * 2**attempt if seconds is None else seconds)
 
     async def ask_with_retries(
         self, operation: str, method: str, path: str, body: Any = None, **headers: str

@@ -8,15 +8,13 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
-
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Grant
 from mercato.local.demo.board import leave_orders
 from mercato.local.demo.context import DemoContext, ProofFailed
 from mercato.local.demo.merchant import run_demo
-from mercato_client.testing.caller import Caller
+from mercato_client.testing.caller import Caller, open_session
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_client.testing.shops import GROCERY
@@ -177,7 +175,7 @@ async def _context(display: DemoDisplay) -> "AsyncIterator[tuple[DemoContext, Lo
         MerchantDouble() as merchant,
         StorefrontDouble() as storefront,
         temporary_service("demo", place_seconds=PLACE_SECONDS) as service,
-        aiohttp.ClientSession() as session,
+        open_session() as session,
     ):
         commerce, marketfront = PartnerKind.COMMERCE, PartnerKind.MARKETFRONT
         pos = await service.create_partner(POS, commerce)

@@ -22,6 +22,7 @@ import aiohttp
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from mercato_client.testing.caller import open_session
 from mercato_contract import USER_AGENT
 from mercato_contract.wire import as_json
 from mercato_tools.cli import UnusableError
@@ -241,7 +242,7 @@ def mcp(*, url: str, key_file: Path | None = None) -> int:
 
 
 async def _run(url: str, key: str) -> None:
-    async with aiohttp.ClientSession(timeout=TIMEOUT, headers={"User-Agent": USER_AGENT}) as session:
+    async with open_session(timeout=TIMEOUT, headers={"User-Agent": USER_AGENT}) as session:
         note(f"passing messages on to {sanitize(url)}")
         try:
             await Bridge(url=url, key=key, session=session, write=_write).run(_lines())

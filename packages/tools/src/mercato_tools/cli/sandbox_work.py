@@ -8,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Never
 
-import aiohttp
-
-from mercato_client.testing.caller import Caller, ServiceError
+from mercato_client.testing.caller import Caller, ServiceError, open_session
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.opening import Opening
 from mercato_client.testing.order_simulator import OrderSimulator
@@ -72,7 +70,7 @@ async def trade(
     opened = SHOPS[shop] if store is None else replace(SHOPS[shop], partner_store_id=store)
     file = None if catalog in {None, "-"} else Path(str(catalog))
     published = None if file is None else _version(file)
-    async with aiohttp.ClientSession() as session:
+    async with open_session() as session:
         caller = Caller(*service, session)
         opening = Opening(double, caller, say, public=public)
         await opening.open(opened)
@@ -131,7 +129,7 @@ async def shop_and_listen(
     **customers: Any,
 ) -> int:
     """Hear of events while the customers buy, or until cancelled without any; return the exit code of `buy`."""
-    async with aiohttp.ClientSession() as session:
+    async with open_session() as session:
         subscription = Subscription(double, Caller(*service, session), "marketfront", say, public)
         async with hearing(subscription, endpoint=endpoint, feed=feed):
             if not orders:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Self
 
-import aiohttp
 import msgspec
 from aiohttp import web
 from msgspec import Struct
@@ -22,6 +21,7 @@ from mercato.local.storefront.drivers import Driver, PurchaseEnd
 from mercato.local.storefront.proxy import Call, Fault, FaultProxy, Faults
 from mercato.local.storefront.service import Offer, many_stores, offer, running_service
 from mercato.platform import errors
+from mercato_client.testing.caller import open_session
 from mercato_client.testing.server import app_of, listening
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import Problem
@@ -224,7 +224,7 @@ class ScenarioRunner:
         async with (
             self._slots,
             running_service(scenario.offers(), works=not scenario.cancels) as service,
-            aiohttp.ClientSession() as session,
+            open_session() as session,
         ):
             proxy = FaultProxy(service, session, key=self._key, faults=faults)
             store_id = str(service.stores[0].store.id) if scenario.names_store else ""

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-import aiohttp
 from msgspec import Struct
 
 from mercato.features.partners.model import PartnerKind
 from mercato_client import AsyncClient
-from mercato_client.testing.caller import Caller
+from mercato_client.testing.caller import Caller, open_session
 from mercato_client.testing.merchant import MerchantDouble
 from mercato_client.testing.order_simulator import OrderSimulator
 from mercato_contract.stores import (
@@ -145,7 +144,7 @@ async def running_service(offers: Sequence[Offer], *, works: bool) -> AsyncItera
     async with (
         MerchantDouble() as merchant,
         temporary_service("certify", rate_limits=False) as service,
-        aiohttp.ClientSession() as session,
+        open_session() as session,
     ):
         pos = await service.create_partner("Certification POS", PartnerKind.COMMERCE)
         front = await service.create_partner("Storefront", PartnerKind.MARKETFRONT)
