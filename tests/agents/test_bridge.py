@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.agents.agent import META, Agent
 from tests.databases import only_sqlite
 from tests.forks import inherited, program, start
 from tests.service import Service
 from tests.waiting import PATIENCE
+
+from mercato_client.testing.server import app_of, listening
 
 
 @dataclass
@@ -105,7 +108,39 @@ async def test_a_service_that_does_not_answer_is_an_error(agent: Agent):
     async with bridge("http://127.0.0.1:1", agent.client.key) as client:
         refused = await client.ask("tools/list", {"_meta": META})
         assert refused["error"]["code"] == 0
-        assert "No answer from http://127.0.0.1:1/mcp" in refused["error"]["message"]
+        assert refused["error"]["message"] == (
+            "No answer from http://127.0.0.1:1/mcp: Connection refused; is it running, and is this its address?"
+        )
+
+
+async def test_an_answer_without_an_end_is_refused_and_the_next_one_is_read():
+    ended = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if b"tools/list" in await request.read():
+            return web.json_response({"jsonrpc": "2.0", "id": 2, "result": {}})
+        reply = web.StreamResponse()
+        await reply.prepare(request)
+        try:
+            while True:
+                await reply.write(b" " * 65_536)
+        finally:
+            ended.set()
+
+    async with listening(app_of(answer)) as base, bridge(base, "mk_marketfront_a") as client:
+        refused = await client.ask("tools/call", {"name": "find_stores", "_meta": META})
+        assert refused["error"]["code"] == 0
+        assert "has more than 1,048,576 bytes" in refused["error"]["message"]
+        assert (await client.ask("tools/list", {"_meta": META}, 2))["result"] == {}
+        async with asyncio.timeout(PATIENCE):
+            await ended.wait()
+
+
+@pytest.mark.parametrize("params", [None, [], {"name": 1}, {"_meta": None}])
+async def test_a_request_whose_params_have_another_form_is_answered_too(params: Any):
+    async with bridge("http://127.0.0.1:1", "mk_any") as client:
+        refused = await client.ask("tools/list", params, "odd")
+        assert refused["error"]["code"] == 0
 
 
 @only_sqlite

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from tests.waiting import PATIENCE
 
 from mercato.features.partners.model import Surface
 from mercato_client import AsyncClient, verify_webhook
+from mercato_client.core import NEVER
+from mercato_client.testing.server import app_of, listening
+from mercato_contract.clock import new_id
 from mercato_contract.signing import new_secret
 from mercato_outbound.client import Outbound
 from mercato_outbound.guard import AddressPolicy
@@ -130,11 +134,55 @@ async def test_a_refused_key_ends_it_with_the_reason(here: Trade):
     assert surface_of(here.pos.key or "") == Surface.COMMERCE
 
 
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+async def test_what_a_proxy_answers_while_the_service_restarts_does_not_end_it(status: int):
+    """Its pages are no problems: they don't say whether a repeat may succeed."""
+    answers = iter((status, status, 200, status, 200))
+
+    async def answer(request: web.Request) -> web.Response:
+        if (code := next(answers)) != HTTPStatus.OK:
+            return web.Response(status=code, text="<html>Bad Gateway</html>")
+        event: dict[str, Any] = {"eventId": str(new_id()), "type": "ping"}
+        event |= {"timestamp": "2026-01-01T00:00:00.000Z", "storeId": None, "storeSequence": None, "data": {}}
+        events = [event] if "after" in request.query else []
+        return web.json_response({"events": events, "nextCursor": "c", "hasMore": False})
+
+    found: list[ReceivedWebhook] = []
+    async with (
+        asyncio.timeout(PATIENCE),
+        listening(app_of(answer)) as base,
+        AsyncClient(base, "mk_marketfront_a", retries=NEVER) as client,
+    ):
+        await Poller(client, "marketfront", SECRET, found.append, count=1, pauses=(0.0, 0.0)).run(
+            from_oldest=False
+        )
+    assert [one.type for one in found] == ["ping"]
+
+
 async def test_a_cursor_that_is_none_ends_it_with_the_reason(here: Trade, tmp_path: Path):
     file = tmp_path / "cursor.txt"
     file.write_text("nonsense\n")
     with pytest.raises(UnusableError, match="INVALID_CURSOR"):
         await poll(here, cursor=file)
+
+
+async def test_after_an_expired_cursor_it_says_how_to_read_what_is_kept_and_what_is_not(tmp_path: Path):
+    async def answer(_: web.Request) -> web.Response:
+        problem = {"errorCode": "CURSOR_EXPIRED", "status": 410, "detail": "Gone.", "title": "Gone"}
+        return web.json_response(problem, status=410, content_type="application/problem+json")
+
+    file = tmp_path / "cursor.txt"
+    file.write_text("old\n")
+    async with (
+        listening(app_of(answer)) as base,
+        AsyncClient(base, "mk_marketfront_a", retries=NEVER) as client,
+    ):
+        poller = Poller(client, "marketfront", SECRET, lambda _: None, cursor=file)
+        with pytest.raises(UnusableError) as ended:
+            await poller.run(from_oldest=False)
+    words = str(ended.value)
+    assert f"Delete {file} and start with --oldest" in words
+    assert "GET /v1/marketfront/orders?since=" in words
 
 
 async def test_the_command_prints_a_line_for_each_event(here: Trade, tmp_path: Path):
@@ -159,7 +207,8 @@ async def test_the_command_prints_a_line_for_each_event(here: Trade, tmp_path: P
         ("order.created", True),
         ("order.updated", True),
     ]
-    assert b"whsec_" in err
+    # Nothing is forwarded, so nobody verifies with a secret of this run.
+    assert b"whsec_" not in err
     assert (here.front.key or "").encode() not in out + err
 
 

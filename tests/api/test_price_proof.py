@@ -144,6 +144,8 @@ async def test_an_order_of_another_set_and_documents_that_are_neither_exit_with_
     wrong = {
         "other.json": (json.dumps(other), "Get the set that the order names"),
         "list.json": ("[]", "isn't an order"),
+        "empty.json": ("{}", "cart is required."),
+        "bare.json": ("{}", "amounts is required."),
         "half.json": ('{"cart": {', "isn't an order"),
         "worth.json": (
             json.dumps(order | {"amounts": order["amounts"] | {"tip": "one"}}), "not a decimal number"
@@ -155,7 +157,9 @@ async def test_an_order_of_another_set_and_documents_that_are_neither_exit_with_
     for name, (text, why) in wrong.items():
         (tmp_path / name).write_text(text)
         assert cli.run(["price", "verify", str(tmp_path / name), paths[1]]) == 2, name
-        assert why in capsys.readouterr().err, name
+        said = capsys.readouterr().err
+        assert why in " ".join(said.split()), name
+        assert "see errors" not in said, "a terminal shows no member errors"
     (tmp_path / "draft.json").write_text(json.dumps(cafe()))
     assert cli.run(["price", "verify", paths[0], str(tmp_path / "draft.json")]) == 2
     assert "a document without catalogSetId" in capsys.readouterr().err
@@ -189,3 +193,57 @@ async def test_what_a_store_charges_is_recomputed_from_the_store(
     assert "the store's charges give 0.54 (Sales tax)" in said
     own.write_text("[]")
     assert cli.run(["price", "verify", *paths, str(own)]) == 2
+
+
+@pytest.mark.parametrize("name", ["fees", "taxes"])
+async def test_an_amount_without_entries_that_the_stores_charges_do_not_give_is_a_difference(
+    mercato: Service, shop: MerchantServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+):
+    trading = await trade(mercato, shop, webhook=False)
+    order = await trading.placed()
+    order["amounts"] |= {name: "5.00", "total": "10.80"}
+    paths = await exported(trading, tmp_path, order, capsys)
+    assert cli.run(["price", "verify", *paths]) == 0, "a store may give an amount without entries"
+    capsys.readouterr()
+    own = tmp_path / "store.json"
+    own.write_text(json.dumps(trading.store | {"charges": []}))
+    assert cli.run(["price", "verify", *paths, str(own)]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"/amounts/{name}: The order has 5.00, the store's charges give 0.00." in said
+
+
+@pytest.mark.parametrize(
+    ("part", "member", "value", "words"),
+    [
+        (
+            1,
+            "catalogSetId",
+            "menu",
+            "isn't a CatalogSet that the service served: catalogSetId must be a UUID",
+        ),
+        (1, "catalogSetId", 5, "isn't a CatalogSet that the service served: catalogSetId must be a string"),
+        (0, "currency", "FOO", 'can\'t be recomputed: "FOO" is not an ISO 4217 currency code.'),
+        (0, "currency", "", 'can\'t be recomputed: "" is not an ISO 4217 currency code.'),
+    ],
+)
+async def test_a_document_that_no_price_can_be_computed_from_exits_with_2_and_the_reason(
+    mercato: Service,
+    shop: MerchantServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    part: int,
+    member: str,
+    value: Any,
+    words: str,
+):
+    trading = await trade(mercato, shop)
+    placed = await trading.placed(trading.order())
+    paths = await exported(trading, tmp_path, placed, capsys)
+    documents = [json.loads(Path(path).read_text()) for path in paths]
+    # A merchant's own document needs no currency: then the order's is used.
+    documents[1].pop("currency", None)
+    (documents[0]["amounts"] if part == 0 else documents[1])[member] = value
+    for path, document in zip(paths, documents, strict=True):
+        Path(path).write_text(json.dumps(document))
+    assert cli.run(["price", "verify", *paths]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())

@@ -1,5 +1,6 @@
 """`mercato catalog import`: a file or a pipe in, a CatalogSet out, what was lost beside it."""
 
+import errno
 import io
 import json
 import os
@@ -44,6 +45,35 @@ def test_a_format_is_named_as_a_spreadsheets_is_or_by_an_option(
         assert cli.run(["catalog", "import", *spelling, source, "--currency", "EUR"]) == 0
         made.append(capsys.readouterr())
     assert made[0] == made[1]
+
+
+def test_a_full_disk_leaves_what_was_there_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    source, out = written(tmp_path, uber()), tmp_path / "out.json"
+    out.write_text("the menu before")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    # Where space is only promised when a file is written, this is when it is missing.
+    monkeypatch.setattr(os, "fsync", full)
+    assert cli.run(["catalog", "import", "--from", "uber", source, "-o", str(out)]) == 2
+    assert "cannot be written: No space left on device." in capsys.readouterr().err
+    assert out.read_text() == "the menu before"
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_a_device_is_written_to_and_not_replaced(tmp_path: Path):
+    source, pipe = written(tmp_path, uber()), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert cli.run(["catalog", "import", "--from", "uber", source, "-o", str(pipe)]) == 0
+        assert os.read(reader, 1) == b"{"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
 
 
 def test_the_report_names_every_loss_by_pointer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

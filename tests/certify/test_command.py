@@ -77,6 +77,16 @@ def test_a_good_merchant_gets_a_table_of_eighty_columns_without_colour(
     assert out.splitlines()[-1] == "85 passed, 0 failed, 2 skipped."
 
 
+def test_a_path_that_the_receiver_does_not_know_is_not_called_a_wrong_secret(
+    merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str]
+):
+    url = merchant.webhook_url.replace("/hooks", "/elsewhere")
+    options = ["--webhook-url", url, "--secret", SECRET, "--only", "signature.accepted"]
+    assert cli.run(["certify", "merchant", *options]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "as a server does at a path that it doesn't know. Is the address right?" in out
+
+
 def test_a_failure_is_shown_with_its_request_and_advice(capsys: pytest.CaptureFixture[str]):
     with MUTANTS["merchant.place.repeat-one-order"](secret=SECRET, catalog=menu()) as merchant:
         assert cli.run(of(merchant, "--only", "place.repeat-one")) == 1

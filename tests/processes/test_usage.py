@@ -28,6 +28,21 @@ async def test_wrong_usage_names_the_help_to_read(arguments: tuple[str, ...], to
     assert where == f"See: {' '.join(['mercato', *name])} --help"
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("lint", "mercato catalog lint?"),
+        ("explain", "mercato webhooks explain?"),
+        ("merchant", "mercato certify merchant or mercato sandbox merchant?"),
+        ("create", "mercato partner create or mercato key create?"),
+    ],
+)
+async def test_a_command_without_its_group_is_answered_with_its_whole_name(name: str, meant: str):
+    code, out, err = await mercato(name)
+    assert (code, out) == (2, "")
+    assert err == f'Unknown command "{name}". Did you mean {meant}\nSee: mercato --help\n'
+
+
 @only_sqlite
 @pytest.mark.parametrize("command", ["serve", "worker", "migrate", "doctor"])
 async def test_an_empty_data_directory_is_not_the_current_one(

@@ -33,7 +33,7 @@ from mercato_outbound.guard import AddressPolicy
 from mercato_outbound.results import PullLimits
 from mercato_tools.cli import main as cli
 from mercato_tools.cli.verify import _print, diagnose
-from mercato_tools.url_doctor import Level, UrlDoctor, UrlFinding
+from mercato_tools.url_doctor import Level, UrlDoctor, UrlFinding, describe, read_certificate, without_query
 
 MENU = json.dumps({"items": {"a": {"name": "Tea", "basePrice": "1.00"}}}).encode()
 NAMES: Mapping[str, Sequence[Sequence[str]]] = {
@@ -301,3 +301,26 @@ def test_a_url_that_names_a_user_or_a_number_is_refused(capsys: pytest.CaptureFi
         assert cli.run(["url", "doctor", url]) in {1, 2}
         out = capsys.readouterr()
         assert "fail" in out.out or out.err
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://anna:secret@example.com/c.json?key=1", "https://***@example.com/c.json?***"),
+        ("https://secret@example.com/c", "https://***@example.com/c"),
+        ("//anna:se@cret@example.com/c", "//***@example.com/c"),
+        ("https://anna:secret@[x/c?key=1", "https://***@[x/c"),
+        ("https://example.com/@anna", "https://example.com/@anna"),
+    ],
+)
+def test_what_grants_access_in_a_url_is_not_repeated(url: str, shown: str):
+    assert without_query(url) == shown
+
+
+def test_a_certificate_may_name_a_directory():
+    name = ((("countryName", "NL"),),)
+    found = read_certificate(
+        {"subjectAltName": (("DirName", name), ("DNS", "a.example")), "notAfter": "Jan  5 09:34:43 2030 GMT"}
+    )
+    assert found is not None
+    assert describe(found, found.ends).startswith("for a.example, valid until 2030-01-05")

@@ -327,7 +327,8 @@ def test_ctrl_c_before_any_webhook_is_not_a_failure(running: Any):
 )
 def test_wrong_arguments_exit_with_2_and_the_reason(wrong: list[str], capsys: pytest.CaptureFixture[str]):
     assert cli.run(["listen", "--port", "0", *wrong]) == 2
-    assert capsys.readouterr().err.strip()
+    err = capsys.readouterr().err
+    assert (bool(err.strip()), "received" in err) == (True, False)
 
 
 async def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Annotated
+from typing import Annotated, Final
 from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
@@ -228,8 +228,14 @@ def _charge_differences(
     charged = wire(apply_charges(sums, charges, mode=order.fulfillment.mode))
     for name in ("fees", "taxes"):
         entries = getattr(order.amounts, f"{name}_description"), getattr(charged, f"{name}_description")
+        if not any(entries):
+            # With entries, these or their sum tell.
+            minor = to_minor(getattr(order.amounts, name), order.amounts.currency)
+            text = to_text(minor, order.amounts.currency)
+            yield from _compare(f"/amounts/{name}", text, getattr(charged, name), by=_CHARGES)
         for index, (stored, found) in enumerate(zip_longest(*entries)):
-            yield from _compare(f"/amounts/{name}Description/{index}", _entry(stored), _entry(found))
+            at = f"/amounts/{name}Description/{index}"
+            yield from _compare(at, _entry(stored), _entry(found), by=_CHARGES)
 
 
 def _entry(entry: AmountDetail | None) -> str | None:
@@ -249,9 +255,13 @@ def _adjustment_differences(order: ProofOrder, total: int) -> Iterator[PriceDiff
     yield from _compare("/amounts/totalAfterAdjustments", stored, to_text(total, currency))
 
 
-def _compare(path: str, order: str | None, recomputed: str | None) -> Iterator[PriceDifference]:
+_CHARGES: Final = "store's charges give"
+
+
+def _compare(
+    path: str, order: str | None, recomputed: str | None, *, by: str = "CatalogSet gives"
+) -> Iterator[PriceDifference]:
     if order != recomputed:
         has = "no amount" if order is None else order
-        by = "store's charges give" if "Description/" in path else "CatalogSet gives"
         message = f"The order has {has}, the {by} {recomputed or 'no amount'}."
         yield PriceDifference(path=path, order=order, recomputed=recomputed, message=message)

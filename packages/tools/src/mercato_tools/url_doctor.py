@@ -4,6 +4,7 @@ The document is fetched by the pull of an ingest, without retries, and once more
 """
 
 import asyncio
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -226,7 +227,8 @@ def read_certificate(certificate: dict[str, Any] | None) -> Certificate | None:
         return None
     issuer = {name: value for part in certificate.get("issuer", ()) for name, value in part}
     return Certificate(
-        names=tuple(value for _, value in certificate.get("subjectAltName", ())),
+        # A name of a directory is no text.
+        names=tuple(value for _, value in certificate.get("subjectAltName", ()) if isinstance(value, str)),
         issuer=issuer.get("organizationName") or issuer.get("commonName"),
         ends=datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC),
     )
@@ -486,12 +488,15 @@ def _etag(pulled: PulledDocument, again: PulledDocument | NotModified | RequestF
 
 
 def without_query(url: str) -> str:
-    """Return the URL with its query redacted, which may be what grants access."""
+    """Return the URL with what may grant access redacted: its query, and a user name with a password."""
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(_USER.sub("//***@", url))
     except ValueError:
-        return url.partition("?")[0]
+        return _USER.sub("//***@", url).partition("?")[0]
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "***" if parts.query else "", ""))
+
+
+_USER: Final = re.compile(r"//[^/?#]*@")
 
 
 def _size_of(count: int) -> str:

@@ -38,6 +38,9 @@ from mercato_tools.certify.suite import (
 TRACE: Final = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CONNECT_SECONDS: Final = 5.0
 
+_OF_A_PATH: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
+"""What servers answer at a path that they don't know, whatever the signature."""
+
 INTERRUPT_SECONDS: Final = 0.05
 """How long the server has to read what was sent before the connection is closed."""
 
@@ -346,6 +349,11 @@ def probe(method: str) -> Run[ReceiverContext]:
 
 def _signature_accepted(reply: ReceiverReply) -> str:
     is_client_error = HTTPStatus.BAD_REQUEST <= reply.status < HTTPStatus.INTERNAL_SERVER_ERROR
+    if reply.status in _OF_A_PATH:
+        raise Failed(
+            f"It answered {reply.status} to a signed webhook, as a server does at a path that it doesn't know. Is the "
+            "address right? What is sent goes to paths below it, such as /validate and /place."
+        )
     if is_client_error and reply.status not in REFUSALS:
         # A 4xx that isn't an answer to an order is about the request itself.
         raise Failed(f"It answered {reply.status} to a webhook that is signed with the secret you gave.")

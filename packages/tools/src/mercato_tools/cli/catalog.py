@@ -37,6 +37,7 @@ from mercato_contract.refusals import Problem
 from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire
 from mercato_tools.cli import FAILED, UnusableError
+from mercato_tools.cli.failures import said_by
 from mercato_tools.cli.inputs import (
     Document,
     RefusedError,
@@ -328,7 +329,7 @@ def _compare(file: str, before: CompiledCatalog, after: CompiledCatalog) -> Cart
         lines = _decode(read_file(file, max_bytes=MiB)).line_items
         check_bounds(lines)
     except Problem as problem:
-        raise UnusableError(f"{file} isn't a cart: {problem.detail}") from None
+        raise UnusableError(f"{file} isn't a cart: {' '.join(said_by(problem))}") from None
     old, _ = _price(lines, before)
     new, faults = _price(lines, after)
     return CartChange(file=file, before=old, after=new, errors=faults)

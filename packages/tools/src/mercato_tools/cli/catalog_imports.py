@@ -1,6 +1,5 @@
 """`mercato catalog import`: converts menus of other formats to CatalogSets, and reports what was lost."""
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -16,7 +15,7 @@ from mercato_contract.wire import as_json
 from mercato_tools.cli import FAILED, UnusableError
 from mercato_tools.cli.inputs import STANDARD_INPUT, read_valid_document, settings, why_not
 from mercato_tools.cli.options import Source, group
-from mercato_tools.cli.output import note, sanitize, wrap
+from mercato_tools.cli.output import note, replace_file, sanitize, wrap
 from mercato_tools.imports.convert import Imported, UnknownCurrencyError, convert
 from mercato_tools.imports.draft import ImportOptions, Loss
 from mercato_tools.lint import lint
@@ -158,12 +157,8 @@ def write(name: str | None, content: bytes) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
-    path = Path(name)
     try:
-        # Written to a temporary file first: a server must never send half a catalog.
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        part.write_bytes(content)
-        part.replace(path)
+        replace_file(Path(name), content)
     except (OSError, ValueError) as error:
         raise UnusableError(f"{name} cannot be written: {why_not(error)}.") from None
 

@@ -21,7 +21,18 @@ from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire, instant
 from mercato_tools.certify.suite import Check, Suite
 from mercato_tools.cli import UnusableError
-from mercato_tools.cli.output import finding, indented, print_json, sanitize, say, truncate, view, width, wrap
+from mercato_tools.cli.output import (
+    finding,
+    indented,
+    print_json,
+    replace_file,
+    sanitize,
+    say,
+    truncate,
+    view,
+    width,
+    wrap,
+)
 
 MAX_LINES: Final = 14
 """Lines shown of a message; reports have all of it."""
@@ -158,6 +169,6 @@ def check_writable(file: Path) -> None:
 def write_report(report: SignedReport | UnsignedReport, file: Path) -> None:
     """Write a report. Raises UnusableError when it can't be."""
     try:
-        file.write_bytes(indented(report))
+        replace_file(file, indented(report))
     except OSError as error:
         raise UnusableError(f"The report cannot be written to {file}: {error.strerror}.") from None

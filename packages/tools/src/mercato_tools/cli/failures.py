@@ -16,7 +16,7 @@ def explain(error: Exception) -> Failure | None:
         case CommandFailedError():
             return Failure(str(error))
         case Problem():
-            return Failure("\n".join(dict.fromkeys(fault.message for fault in error.errors)) or error.detail)
+            return Failure("\n".join(said_by(error)))
     for extension in extensions():
         failure = extension.explain(error)
         if failure is not None:
@@ -25,6 +25,11 @@ def explain(error: Exception) -> Failure | None:
         cause = error.strerror or str(error) or type(error).__name__
         return Failure(sentence(f"{error.filename}: {cause}" if error.filename else cause))
     return None
+
+
+def said_by(problem: Problem) -> list[str]:
+    """Return the message of each fault, for a reader who sees no `errors`, or else the detail."""
+    return list(dict.fromkeys(fault.message for fault in problem.errors)) or [problem.detail]
 
 
 def sentence(text: str) -> str:

@@ -282,7 +282,7 @@ async def _listen(
             note(f"forwarding to {sanitize(forward)}")
         if not secrets:
             note("Nothing is verified: give the signing secret with --secret, or a partner with --partner.")
-        note(f"listening on {base}, Ctrl-C ends it")
+        display.begin(f"listening on {base}, Ctrl-C ends it")
         await display.ended.wait()
 
 
@@ -301,14 +301,14 @@ async def _poll(
     from mercato_client import AsyncClient
     from mercato_tools.cli.poll import Poller, session_secret, surface_of
 
-    surface, secret = surface_of(key), session_secret(given)
+    surface, secret = surface_of(key), session_secret(given, forwards=forward is not None)
     try:
         client = AsyncClient(api, key, timeout=POLL_SECONDS)
     except ValueError as error:
         raise UnusableError(f"--api: {error}") from None
     async with client, Outbound(Options(policy=_LOCAL)) as outbound:
         poller = Poller(client, surface, secret, display.show, cursor, forward, outbound, display.limit)
-        note(f"reading {surface} events of {sanitize(api)}, Ctrl-C ends it")
+        display.begin(f"reading {surface} events of {sanitize(api)}, Ctrl-C ends it")
         reading = asyncio.create_task(poller.run(from_oldest=oldest))
         ending = asyncio.create_task(display.ended.wait())
         await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)

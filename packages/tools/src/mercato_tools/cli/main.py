@@ -7,9 +7,12 @@ import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from io import TextIOWrapper
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from mercato_tools.cli import FAILED, INTERRUPTED, UNUSABLE
+
+if TYPE_CHECKING:  # every command starts without it
+    from cyclopts import UnknownCommandError
 
 NEW_OBJECTS: Final = 10_000
 """After how many new objects the collector looks for cycles among them: a few megabytes, in a millisecond. A request
@@ -104,9 +107,21 @@ def _call(arguments: Sequence[str]) -> Any:
         summary = str(error)
         if isinstance(error, UnusedCliTokensError):
             summary = f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
-        elif isinstance(error, UnknownCommandError) and MORE is not None:
-            summary += f"\n{MORE}"
+        elif isinstance(error, UnknownCommandError):
+            summary = _in_a_group(error) or summary
+            summary += f"\n{MORE}" if MORE is not None else ""
         print(
             f"{summary}\nSee: {' '.join(('mercato', *(error.command_chain or ())))} --help", file=sys.stderr
         )
         return UNUSABLE
+
+
+def _in_a_group(error: "UnknownCommandError") -> str | None:
+    """Return what to write for a command that is in a group, such as `lint` of `catalog`; None if there is none."""
+    from mercato_tools.cli.commands import app
+
+    name = (error.unused_tokens or ("",))[0]
+    if error.command_chain or name.startswith("-"):
+        return None
+    found = [f"mercato {group} {name}" for group in app if not group.startswith("-") and name in app[group]]
+    return f'Unknown command "{name}". Did you mean {" or ".join(found)}?' if found else None

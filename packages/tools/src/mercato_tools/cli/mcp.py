@@ -35,6 +35,9 @@ PATH: Final = "/mcp"
 MAX_LINE: Final = 1 << 20
 """Bytes of a line. The service takes 64 KiB, and says so itself."""
 
+MAX_ANSWER: Final = 1 << 20
+"""Bytes of an answer. The service's have 32,000 at most."""
+
 AT_ONCE: Final = 8
 """Messages that are on their way at the same time."""
 
@@ -59,11 +62,16 @@ class _Params(Struct, frozen=True, rename={"meta": "_meta", "request_id": "reque
     request_id: int | str | UnsetType = UNSET
 
 
-class _Message(Struct, frozen=True):
+class _Addressed(Struct, frozen=True):
+    """Which message an answer is of."""
+
+    id: Raw | UnsetType = UNSET
+
+
+class _Message(_Addressed, frozen=True):
     """What of a message the headers and the answer need."""
 
     method: str | UnsetType = UNSET
-    id: Raw | UnsetType = UNSET
     params: _Params = _Params()
 
 
@@ -82,6 +90,15 @@ def _or_empty(kind: Any, text: bytes) -> Any:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _read(line: bytes) -> _Message:
+    """Return the message. One whose params have another form has its id, too: its client waits for an answer."""
+    message: _Message | None = _or_empty(_Message, line)
+    if message is not None:
+        return message
+    addressed = _or_empty(_Addressed, line) or _Addressed()
+    return _Message(id=addressed.id)
 
 
 @dataclass(kw_only=True)
@@ -103,7 +120,7 @@ class Bridge:
             async for line in lines:
                 if not line.strip():
                     continue
-                message = _or_empty(_Message, line) or _Message()
+                message = _read(line)
                 if message.method == "notifications/cancelled":
                     self._cancel(message)
                     continue
@@ -132,11 +149,16 @@ class Bridge:
             async with self.session.post(
                 self.url, data=line, headers=self._headers(message), allow_redirects=False
             ) as reply:
-                body, status = await reply.read(), reply.status
+                body, status = await _read_answer(reply), reply.status
         except (aiohttp.ClientError, TimeoutError) as error:
+            self._refuse(message, 0, f"No answer from {self.url}: {_words(error)}")
+            return
+        if body is None:
             self._refuse(
-                message, 0, f"No answer from {self.url}: {sanitize(str(error)) or type(error).__name__}."
-            )
+                message, 0,
+                f"The answer of {self.url} has more than {MAX_ANSWER:,} bytes, so no Mercato service wrote it, and it "
+                "was dropped. Check the address. What was asked for may have happened: look before you ask again.",
+            )  # fmt: skip
             return
         answer = _or_empty(_Answer, body)
         if answer is not None:
@@ -177,6 +199,16 @@ class Bridge:
         if problem:
             error["data"] = problem
         self.write(as_json({"jsonrpc": "2.0", "id": message.id, "error": error}))
+
+
+async def _read_answer(reply: aiohttp.ClientResponse) -> bytes | None:
+    """Return the body, None if it has more than MAX_ANSWER bytes: the rest isn't read."""
+    body = bytearray()
+    async for part in reply.content.iter_any():
+        body += part
+        if len(body) > MAX_ANSWER:
+            return None
+    return bytes(body)
 
 
 def _header(text: str) -> str:
@@ -261,3 +293,10 @@ def _endpoint(url: str) -> str:
         raise UnusableError("--url is the address of a service, like https://commerce.example.com.")
     path = parts.path.rstrip("/").removesuffix(PATH)
     return parts._replace(path=path + PATH, query="", fragment="").geturl()
+
+
+def _words(error: Exception) -> str:
+    """Return why a message wasn't answered; where the system refused the connection, in its own words."""
+    if isinstance(error, aiohttp.ClientConnectorError) and error.errno is not None and error.errno > 0:
+        return f"{os.strerror(error.errno)}; is it running, and is this its address?"
+    return f"{sanitize(str(error)) or type(error).__name__}."

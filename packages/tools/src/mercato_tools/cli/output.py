@@ -1,9 +1,11 @@
 """What commands print: text that fits, findings and JSON on standard output, notes on standard error."""
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -84,7 +86,29 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-# --- tables and facts -----------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file by one that is whole whenever it is read, also after the power failed. Raises OSError.
+
+    Of one that can't be written nothing is left.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        # A device, such as /dev/stdout: written to, never replaced.
+        path.write_bytes(content)
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 # --- JSON -----------------------------------------------------------------------------------------

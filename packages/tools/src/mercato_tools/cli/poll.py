@@ -21,7 +21,7 @@ from mercato_contract.wire import as_json, redacted
 from mercato_outbound.client import Outbound
 from mercato_tools.cli import UnusableError
 from mercato_tools.cli.inputs import read_file, why_not
-from mercato_tools.cli.output import note
+from mercato_tools.cli.output import note, replace_file
 from mercato_tools.cli.received import ReceivedWebhook, forward_webhook
 
 PAGE: Final = 20
@@ -35,6 +35,9 @@ READS: Final = {
     "marketfront": attrgetter("list_marketfront_events"),
 }
 """The surfaces that a key may open, with the client's read of their events."""
+
+_PASSING: Final = frozenset({429, 500, 502, 503, 504})
+"""Statuses that pass: a proxy's, too, while the service behind it restarts."""
 
 MAX_CURSOR: Final = 1024
 assert PAGE <= FEED_PAGE
@@ -89,13 +92,22 @@ class Poller(Struct):
                 page: EventPage = await read(after=after, limit=limit, wait=wait)
             except MercatoError as error:
                 if not _may_pass(error):
-                    raise UnusableError(_why_not_read(error, self.cursor)) from None
+                    raise UnusableError(self._why_not_read(error)) from None
                 if not failures:
                     note(f"The service gave no answer, so this tries again: {error}")
                 await asyncio.sleep(self.pauses[min(failures, len(self.pauses) - 1)])
                 failures += 1
             else:
                 return page
+
+    def _why_not_read(self, error: MercatoError) -> str:
+        if isinstance(error, ProblemError) and error.code == "CURSOR_EXPIRED" and self.cursor is not None:
+            return (
+                f"{error} Delete {self.cursor} and start with --oldest, which reads all that is kept: what you have "
+                "handled comes again, with the same webhook-id. What isn't kept any more may have changed your orders: "
+                f"list those since your last event, with GET /v1/{self.surface}/orders?since=, and compare."
+            )
+        return f"The events can't be read: {error}"
 
     async def _handle(self, event: FeedEvent) -> None:
         """Report an event; forwarded, until it is accepted. Raises UnusableError after the last try."""
@@ -142,13 +154,11 @@ class Poller(Struct):
         )
 
     def _store(self, cursor: str) -> None:
-        """Replace the file, so that it is whole whenever this is killed. Raises UnusableError."""
+        """Replace the file, so that it is whole whenever this is killed or the power fails. Raises UnusableError."""
         if self.cursor is None:
             return
-        written = self.cursor.with_name(f"{self.cursor.name}.new")
         try:
-            written.write_text(f"{cursor}\n")
-            written.replace(self.cursor)
+            replace_file(self.cursor, f"{cursor}\n".encode())
         except OSError as error:
             raise UnusableError(f"{self.cursor} cannot be written: {why_not(error)}.") from None
 
@@ -173,22 +183,18 @@ def surface_of(key: str) -> str:
     raise UnusableError("--key is an API key: mk_commerce_… or mk_marketfront_….")
 
 
-def session_secret(given: Sequence[str]) -> str:
-    """Return the secret to sign with: the first one given, or a new one, which is printed."""
+def session_secret(given: Sequence[str], *, forwards: bool) -> str:
+    """Return the secret to sign with: the first one given, or a new one, which is printed for who verifies it."""
     if given:
         return given[0]
     secret = new_secret(os.urandom)
-    note(f"Signed with a secret of this run, which verifies what is forwarded: {secret}")
+    if forwards:
+        note(f"Signed with a secret of this run, which verifies what is forwarded: {secret}")
     return secret
 
 
 def _may_pass(error: MercatoError) -> bool:
     if isinstance(error, ProblemError):
-        return bool(error.retryable)
+        # A proxy before the service says nothing about a repeat.
+        return error.status in _PASSING if error.retryable is None else error.retryable
     return isinstance(error, NoAnswerError | UnreadableError)
-
-
-def _why_not_read(error: MercatoError, cursor: Path | None) -> str:
-    if isinstance(error, ProblemError) and error.code == "CURSOR_EXPIRED" and cursor is not None:
-        return f"{error} Delete {cursor} to begin with new events."
-    return f"The events can't be read: {error}"

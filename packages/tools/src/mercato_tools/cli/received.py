@@ -133,6 +133,7 @@ class WebhookDisplay:
     limit: int | None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     broken_pipe: BrokenPipeError | None = None
+    _began: bool = False
     _count: int = 0
     _repeated: int = 0
     _verdicts: Counter[bool | None] = field(default_factory=Counter)
@@ -169,8 +170,15 @@ class WebhookDisplay:
         if self.limit is not None and self._count >= self.limit:
             self.ended.set()
 
+    def begin(self, text: str) -> None:
+        """Print to standard error that webhooks are shown from now on."""
+        self._began = True
+        note(text)
+
     def end(self) -> None:
-        """Print the summary to standard error."""
+        """Print the summary to standard error, if there was anything to sum up."""
+        if not self._began:
+            return
         parts = [f"{count} {_VERDICTS[verdict]}" for verdict, count in self._verdicts.items()]
         codes = ", ".join(f"{code} {count}" for code, count in self._codes.most_common())
         if self._repeated:

@@ -9,10 +9,10 @@ from uuid import UUID
 from msgspec import structs
 
 from mercato_catalog.building.packed import unpack
-from mercato_catalog.validation.findings import Rule
+from mercato_catalog.validation.findings import Rule, quote
 from mercato_contract.decoding import Decoder
 from mercato_contract.decoding.checks import uri_fault
-from mercato_contract.money import MoneyError
+from mercato_contract.money import MoneyError, find_scale
 from mercato_contract.refusals import Problem
 from mercato_contract.stores import Charge
 from mercato_contract.texts import count_of
@@ -20,6 +20,7 @@ from mercato_contract.wire import Wire
 from mercato_outbound.guard import AddressPolicy
 from mercato_tools.cli import FAILED, UnusableError
 from mercato_tools.cli.catalog import build_valid
+from mercato_tools.cli.failures import said_by
 from mercato_tools.cli.inputs import read_file, settings
 from mercato_tools.cli.options import Json, Source, group
 from mercato_tools.cli.output import finding, print_json, say, wrap
@@ -136,12 +137,20 @@ def _verify(order: str, catalog_set: str, store: str | None) -> PriceProof:
     try:
         placed = _decode_order(read_file(order, max_bytes=MiB))
     except Problem as problem:
-        raise UnusableError(f"{order} isn't an order: {problem.detail}") from None
+        raise UnusableError(f"{order} isn't an order: {' '.join(said_by(problem))}") from None
+    currency = placed.amounts.currency
+    if find_scale(currency) is None:
+        raise UnusableError(
+            f"{order} can't be recomputed: {quote(currency)} is not an ISO 4217 currency code."
+        )
     # A set that names no currency is in the network's, which is also the order's.
-    document, built = build_valid(
-        catalog_set, structs.replace(bounds, default_currency=placed.amounts.currency)
-    )
-    set_id = _decode_set(document.body).catalog_set_id
+    document, built = build_valid(catalog_set, structs.replace(bounds, default_currency=currency))
+    try:
+        set_id = _decode_set(document.body).catalog_set_id
+    except Problem as problem:
+        raise UnusableError(
+            f"{document.name} isn't a CatalogSet that the service served: {' '.join(said_by(problem))}"
+        ) from None
     if set_id != placed.cart.catalog_set_id:
         raise UnusableError(
             f"The order is of the CatalogSet {placed.cart.catalog_set_id}, and {document.name} is "
@@ -149,7 +158,9 @@ def _verify(order: str, catalog_set: str, store: str | None) -> PriceProof:
         )
     try:
         return verify_prices(placed, unpack(built.compiled), _charges(store))
-    except (Problem, MoneyError) as error:
+    except Problem as problem:
+        raise UnusableError(f"{order} can't be recomputed: {' '.join(said_by(problem))}") from None
+    except MoneyError as error:
         raise UnusableError(f"{order} can't be recomputed: {error}") from None
 
 
@@ -159,7 +170,9 @@ def _charges(store: str | None) -> list[Charge] | None:
     try:
         return _decode_store(read_file(store, max_bytes=MiB)).charges
     except Problem as problem:
-        raise UnusableError(f"{store} isn't a store as its merchant reads it: {problem.detail}") from None
+        raise UnusableError(
+            f"{store} isn't a store as its merchant reads it: {' '.join(said_by(problem))}"
+        ) from None
 
 
 def _print_proof(proof: PriceProof) -> None:
