@@ -67,6 +67,9 @@ async def test_pages_follow_each_other(mercato: Service, shop: MerchantServer, p
     rest = await agent.call("find_stores", limit=2, offset=first["nextOffset"])
     assert rest["nextOffset"] is None
     assert len({found["storeId"] for found in first["stores"] + rest["stores"]}) == 3
+    beyond = await agent.text("find_stores", offset=5)
+    assert beyond == "3 stores found, none of them at this offset: begin again without one."
+    assert await agent.text("find_stores", query="nothing like it", offset=5) == "0 stores found."
 
 
 async def test_texts_of_merchants_are_plain_and_bounded(agent: Agent, pos: Client, store: str):

@@ -4,18 +4,20 @@ import asyncio
 import json
 import random
 from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import pytest
 from tests.agents.agent import META, Agent
 from tests.agents.test_hostile import VALUES, mutated
-from tests.agents.test_ordering import order_of
+from tests.agents.test_ordering import DELIVERED, order_of
 from tests.api.agent_keys import assistant, spent_today
 from tests.api.test_order_races import until_settled
-from tests.api.trade import MERCHANT, Trade, trade
-from tests.catalog.documents import MILK, TEA, cafe
+from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, Trade, trade
+from tests.catalog.documents import CAKE, MILK, TEA, cafe
 from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service, service
 from tests.waiting import PATIENCE
@@ -213,3 +215,100 @@ async def test_every_text_of_a_merchant_is_data_of_one_line_in_every_answer(
         assert set(HIDDEN).isdisjoint(text), text
         assert "\\n</result>" not in text, text
         assert len(text.encode()) <= SMALL, text
+
+
+LEVELS = 8
+
+
+def deep(letter: str) -> dict[str, Any]:
+    """Return a menu of which each text is as long as it may be, and of which an item has choices eight levels deep."""
+    menu = cafe()
+    ids = [TEA, *(str(uuid5(NAMESPACE_URL, f"{number}")) for number in range(LEVELS))]
+    menu["modifierGroups"], menu["items"] = {}, {key: menu["items"][key] for key in (TEA, CAKE)}
+    for above, below in pairwise(ids):
+        group = str(uuid5(NAMESPACE_URL, above))
+        menu["items"].setdefault(above, {"itemId": above, "basePrice": "0.30"})["modifierGroupIds"] = [group]
+        menu["items"][below] = {"itemId": below, "basePrice": "0.30"}
+        menu["modifierGroups"][group] = {"modifierGroupId": group, "itemIds": [below], "minimumAllowed": 0}
+    for table in ("catalogs", "sections", "modifierGroups", "items"):
+        for thing in menu[table].values():
+            thing["name"] = letter * 255
+    menu["items"][TEA]["description"] = letter * 2000
+    return menu
+
+
+@pytest.mark.parametrize("letter", ["x", '"', "\N{HIRAGANA LETTER A}", "\N{SLICE OF PIZZA}"])
+@only_sqlite
+async def test_every_answer_is_within_its_bound_however_many_bytes_its_texts_have(
+    sells: Trade, shop: MerchantServer, letter: str
+):
+    menu, store_id = deep(letter), sells.store["storeId"]
+    run = await sells.mercato.run(sells.pos, store_id, shop.host(menu))
+    assert run["status"] == "succeeded", run
+    path = f"/v1/commerce/stores/{store_id}"
+    address = {"address1": letter * 200, "city": letter * 100, "street": letter * 200}
+    store = {
+        "name": letter * 255,
+        "description": letter * 2000,
+        "address": address,
+        "categories": [f"{number}{letter * 250}" for number in range(50)],
+    }
+    assert (await sells.pos.call("PUT", path, store)).status == 200
+    paused = {"status": "paused", "pauseReason": letter * 255}
+    fees = [{"amount": "0.05", "description": letter * 255} for _ in range(20)]
+    shop.answers["validate"] = {"isValid": True, "amounts": {"fees": "1.00", "feesDescription": fees}}
+    shop.answers["place"] = {"accepted": True, "partnerOrderId": letter * 64}
+    steps = [uuid for key in list(menu["items"])[1:] if key != CAKE for uuid in (group_above(menu, key), key)]
+    choices: list[Any] = []
+    for group, option in reversed(list(pairs_of(steps))):
+        choices = [{"group": group, "option": option, "choices": choices}]
+    line = {"item": TEA, "quantity": 1, "choices": choices, "note": letter * 500}
+    order = {
+        "lines": [line] * 5,
+        "note": letter * 500,
+        "customer": CUSTOMER | {"firstName": letter * 255, "lastName": letter * 255},
+        "fulfillment": DELIVERED
+        | {"address": ADDRESS | {"address1": letter * 255}, "instructions": letter * 255},
+    }
+    agent, clerk = Agent(sells.front), Agent(sells.pos)
+    quote = await agent.call("quote_order", **order_of(sells, **order))
+    place = {"quoteId": quote["quoteId"], "total": quote["total"]}
+    placed = (await agent.call("place_order", **place))["order"]["orderId"]
+    cancelled = {"state": "cancelled", "cancelReason": letter * 255}
+    assert (await sells.pos.post(f"{MERCHANT}/{placed}/status", cancelled)).status == 200
+    sold_out = {"storeId": store_id, "items": [{"itemId": key, "available": False} for key in menu["items"]]}
+    sizes: list[tuple[str, int]] = []
+    for caller, tool, arguments in [
+        (agent, "find_stores", {}),
+        (agent, "get_menu", {"storeId": store_id}),
+        (agent, "get_item", {"storeId": store_id, "item": TEA}),
+        (agent, "get_item", {"storeId": store_id, "item": TEA, "path": steps}),
+        (agent, "get_item", {"storeId": store_id, "item": TEA, "path": steps[:-1]}),
+        (agent, "price_cart", {"storeId": store_id, "lines": [line] * 5}),
+        (agent, "quote_order", order_of(sells, **order)),
+        (agent, "place_order", place),
+        (agent, "get_order", {"orderId": placed}),
+        (agent, "list_orders", {}),
+        (clerk, "get_order", {"orderId": placed}),
+        (clerk, "list_orders", {}),
+        (clerk, "set_store_status", {"storeId": store_id, **paused}),
+        (clerk, "set_item_availability", sold_out),
+        (clerk, "get_store", {"storeId": store_id}),
+        (clerk, "list_stores", {}),
+    ]:
+        answer = await caller.send("tools/call", {"name": tool, "arguments": arguments})
+        assert answer.status == 200, answer.body
+        assert not answer.json()["result"]["isError"], answer.body
+        sizes.append((tool, len(answer.body)))
+    assert [(tool, size) for tool, size in sizes if size > SMALL] == []
+
+
+def group_above(menu: Any, option: str) -> str:
+    """Return the one group that has the option."""
+    (found,) = (key for key, group in menu["modifierGroups"].items() if option in group["itemIds"])
+    return str(found)
+
+
+def pairs_of(steps: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield a path's groups, each with the option that follows."""
+    return zip(steps[::2], steps[1::2], strict=True)

@@ -11,10 +11,13 @@ from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.sharing import own, shared
 
 from mercato.agents.registry import TOOLS
-from mercato.agents.tools import LARGE, SMALL
+from mercato.agents.tools import LARGE, SMALL, Tool
 from mercato.features.partners.model import PartnerKind, Surface
 from mercato.http.operations import Access
 from mercato.platform.db.audit import list_entries
+from mercato_contract.member_hints import _OTHERS
+from mercato_contract.refusals import ValidationFailed
+from mercato_contract.wire import as_json
 
 pytestmark = [shared, mostly_sqlite]
 
@@ -44,6 +47,9 @@ async def test_a_merchants_agent_marks_items_as_sold_out(clerk: Agent, agent: Ag
     found = await clerk.call(
         "set_item_availability", storeId=store, items=[{"itemId": ITEM, "available": False}]
     )
+    assert (found["changed"], found["soldOutItems"]) == (1, 1)
+    twice = [{"itemId": ITEM, "available": True}, {"partnerItemId": ITEM.upper(), "available": False}]
+    found = await clerk.call("set_item_availability", storeId=store, items=twice)
     assert (found["changed"], found["soldOutItems"]) == (1, 1)
     assert (await clerk.call("get_store", storeId=store))["soldOut"] == [{"id": ITEM, "name": "Soup"}]
     assert (await agent.call("get_menu", storeId=store))["items"][0]["soldOut"] is True
@@ -99,6 +105,15 @@ async def test_a_merchants_agent_finds_what_is_wrong_with_a_catalog(
     checked = await clerk.call("check_catalog", callbackUrl=url, storeId=store)
     assert (checked["status"], checked["errors"]) == ("invalid", found["errors"])
     assert (await clerk.call("check_catalog", document=broken))["status"] == "invalid"
+    # Not as if a document needed a callbackUrl.
+    refused = await clerk.refusal("check_catalog", document={"sections": {}})
+    assert "neither a CatalogSet, which has items" in refused["detail"]
+    assert refused["errors"][0]["pointer"] == "/items"
+    not_objects: list[Any] = [[], "items", 5]
+    for wrong in not_objects:
+        refused = await clerk.refusal("check_catalog", document=wrong)
+        assert [error["pointer"] for error in refused["errors"]] == ["/document"]
+    assert (await clerk.call("check_catalog", callbackUrl=url, document=None))["status"] == "invalid"
     good = await clerk.call("check_catalog", document=CATALOG)
     assert (good["status"], good["summary"]["items"]) == ("valid", 1)
     failed = await mercato.onboard(pos, url, name="other")
@@ -190,6 +205,16 @@ async def test_a_refused_call_is_among_the_refused_requests(mercato: Service, cl
 
 
 @only_sqlite
+@pytest.mark.parametrize("tool", ["list_orders", "list_stores", "list_failed_webhooks"])
+async def test_a_wrong_cursor_or_instant_is_a_fault_at_its_argument(clerk: Agent, tool: str):
+    problem = await clerk.refusal(tool, cursor="x")
+    assert [fault["pointer"] for fault in problem["errors"]] == ["/cursor"]
+    assert "at /cursor:" in await clerk.text(tool, cursor="x")
+    if tool == "list_orders":
+        problem = await clerk.refusal(tool, since="yesterday")
+        assert [fault["pointer"] for fault in problem["errors"]] == ["/since"]
+
+
 async def test_lists_end_by_size_and_their_cursors_lead_on(
     mercato: Service, shop: MerchantServer, pos: Client, clerk: Agent
 ):
@@ -219,6 +244,24 @@ async def test_lists_end_by_size_and_their_cursors_lead_on(
     assert SMALL < len(answer.body) <= LARGE
 
 
+@own()
+@pytest.mark.parametrize("blank", ["\u200b", "\u2800", "\u202e\u00ad"], ids=ascii)
+async def test_a_text_that_shows_nothing_is_as_if_it_were_not_there(
+    clerk: Agent, agent: Agent, pos: Client, store: str, blank: str
+):
+    changed = {"description": blank, "categories": [blank, "Soup"]}
+    assert (await pos.call("PUT", f"/v1/commerce/stores/{store}", changed)).status == 200
+    said = await agent.text("find_stores")
+    assert said.splitlines()[1].endswith("; Soup"), said
+    paused = {"storeId": store, "status": "paused", "pauseReason": blank}
+    for text in (
+        await clerk.text("set_store_status", **paused),
+        await clerk.text("get_store", storeId=store),
+        await clerk.text("list_stores"),
+    ):
+        assert "()" not in text
+
+
 def test_every_tool_of_merchants_is_there():
     assert set(TOOLS[Surface.COMMERCE]) == {
         "list_stores", "get_store", "set_store_status", "set_item_availability", "list_orders", "get_order",
@@ -233,3 +276,18 @@ def test_a_tool_carries_out_what_its_key_may():
             for operation in tool.operations:
                 assert operation.access in {access[surface], Access.PUBLIC}, tool.name
                 assert operation.for_agents or surface is Surface.COMMERCE, tool.name
+
+
+@pytest.mark.parametrize(
+    "tool", [tool for tools in TOOLS.values() for tool in tools.values()], ids=lambda tool: tool.name
+)
+def test_an_argument_that_a_tool_lacks_is_answered_with_those_that_it_has(tool: Tool):
+    """And with no operation of the API, which an agent can't call."""
+    members = set(tool.takes.__struct_encode_fields__)
+    others = {name for kind in _OTHERS.values() for name in kind.__struct_encode_fields__} - members
+    for name in others | {"zzz"}:
+        with pytest.raises(ValidationFailed) as refused:
+            tool.decode(as_json({name: 1}))
+        (error,) = refused.value.errors
+        assert any(member in error.message for member in members), error
+        assert not any(operation in error.message for operation in _OTHERS), error

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from tests.agents.agent import META, REVISIONS, Agent
 from tests.api.agent_keys import assistant
-from tests.api.trade import ADDRESS, CUSTOMER, Trade, trade
+from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, Trade, trade
 from tests.catalog.documents import TEA, cafe
 from tests.console.browser import Browser
 from tests.databases import mostly_sqlite, on_both, only_sqlite
@@ -17,6 +17,7 @@ from tests.sharing import own, shared
 
 from mercato.agents.protocol import INITIALIZED, INVALID_PARAMS, MODERN, URL_REQUEST
 from mercato.agents.tools import SMALL
+from mercato.features.orders.privacy import erase_all
 from mercato.features.partners.model import PartnerKind
 from mercato.platform.db.engine import Database
 from mercato.platform.telemetry.context import current_action
@@ -34,6 +35,12 @@ TEAS = [
 """Two teas with milk and lemon: 5.80."""
 
 PICKUP = {"mode": "PICKUP"}
+DELIVERED = {
+    "mode": "DELIVERY_BY_MERCHANT",
+    "scheduleType": "ASAP",
+    "deliveryType": "DOOR_TO_DOOR",
+    "address": ADDRESS,
+}
 
 
 @pytest.fixture
@@ -137,6 +144,36 @@ async def test_an_order_is_not_cancelled_for_a_reason_that_nobody_sees(buyer: Ag
     assert (await buyer.call("get_order", orderId=order_id))["order"]["state"] == "open"
 
 
+@on_both
+@own(place_seconds=1.0)
+async def test_a_cancellation_that_its_store_has_not_answered_says_what_an_agent_can_do(
+    buyer: Agent, sells: Trade, mercato: Service
+):
+    quote = await buyer.call("quote_order", **order_of(sells))
+    placed = await buyer.call("place_order", quoteId=quote["quoteId"], total="5.80")
+    order_id = placed["order"]["orderId"]
+    asked = {"orderId": order_id, "reason": "CHANGED_MIND"}
+    waits = await buyer.refusal("cancel_order", **asked)
+    assert (waits["errorCode"], waits["orderId"]) == ("STORE_UNREACHABLE", order_id)
+    assert "Call cancel_order again with the same arguments" in waits["detail"]
+    # An agent sends no keys.
+    assert "Idempotency-Key" not in waits["detail"]
+    assert waits["retryAfter"] > 0
+
+
+@pytest.mark.parametrize("payment", [[], "cash", 5, True])
+async def test_a_payment_that_is_no_object_is_refused_where_it_is(buyer: Agent, sells: Trade, payment: Any):
+    quote = await buyer.call("quote_order", **order_of(sells))
+    refused = await buyer.refusal("place_order", quoteId=quote["quoteId"], total="5.80", payment=payment)
+    assert [error["pointer"] for error in refused["errors"]] == ["/payment"]
+
+
+@pytest.mark.parametrize("tip", ["1e2", "", "1,00", " 1.00", "+1", "one"])
+async def test_an_amount_that_is_no_decimal_is_refused_in_words(buyer: Agent, sells: Trade, tip: str):
+    refused = await buyer.refusal("quote_order", **order_of(sells, tip=tip))
+    assert refused["detail"] == "tip must be a decimal number like 12.50."
+
+
 async def test_twenty_calls_at_once_place_one_order_and_get_the_same_answer(buyer: Agent, sells: Trade):
     quote = await buyer.call("quote_order", **order_of(sells))
     answers = await asyncio.gather(
@@ -190,6 +227,39 @@ async def test_a_fault_names_the_argument_and_nothing_is_kept(
     assert refused["errorCode"] == code, refused
     if pointer is not None:
         assert pointer in [error["pointer"] for error in refused["errors"]], refused
+
+
+async def test_an_adjusted_order_has_what_it_costs_now_and_what_its_amounts_add_up_to(
+    buyer: Agent, sells: Trade
+):
+    order = await sells.placed(sells.order(fulfillment=DELIVERED))
+    refund = {"type": "refund", "amount": "2.90", "reason": "One is sold out"}
+    path = f"{MERCHANT}/{order['orderId']}/adjustments"
+    headers = {"Idempotency-Key": order["orderId"]}
+    assert (await sells.pos.post(path, refund, headers=headers)).status == 201
+    for reader in (buyer, Agent(sells.pos)):
+        told = await reader.call("get_order", orderId=order["orderId"])
+        amounts = told.get("order", told)["amounts"]
+        assert (amounts["subTotal"], amounts["placedTotal"], amounts["total"]) == ("5.80", "5.80", "2.90")
+        text = await reader.text("get_order", orderId=order["orderId"])
+        assert "Total 2.90 USD after adjustments; placed for 5.80: items 5.80." in text
+    assert "1 Main St, 62701, Springfield, IL" in text
+
+
+@own()
+async def test_a_repeat_without_its_first_answer_says_that_the_order_has_ended(buyer: Agent, sells: Trade):
+    quote = await buyer.call("quote_order", **order_of(sells))
+    sent = {"quoteId": quote["quoteId"], "total": "5.80"}
+    placed = await buyer.call("place_order", **sent)
+    order = {"orderId": placed["order"]["orderId"]}
+    assert (await sells.update(order, state="cancelled", cancelReason="Fire")).status == 200
+    assert await buyer.call("place_order", **sent) == placed
+    # The answer that was kept names the customer.
+    await erase_all(sells.mercato.app.db, CUSTOMER["email"])
+    again = await buyer.call("place_order", **sent)
+    assert (again["order"]["orderId"], again["order"]["state"]) == (order["orderId"], "cancelled")
+    told = "The order A-1 at Test Store was placed, and is cancelled now. Total 5.80 USD."
+    assert again["sentence"] == told
 
 
 async def test_a_delivery_is_quoted_with_its_address(buyer: Agent, sells: Trade, shop: MerchantServer):
@@ -387,7 +457,10 @@ async def test_orders_are_listed_in_pages(buyer: Agent, sells: Trade):
         cursor = {"cursor": page["nextCursor"]}
     assert seen == made[::-1]
     assert cursor == {"cursor": None}
-    assert (await buyer.refusal("list_orders", cursor="x"))["errorCode"] == "INVALID_CURSOR"
+    for name, code in (("cursor", "INVALID_CURSOR"), ("since", "VALIDATION_FAILED")):
+        problem = await buyer.refusal("list_orders", **{name: "x"})
+        assert problem["errorCode"] == code
+        assert [fault["pointer"] for fault in problem["errors"]] == [f"/{name}"]
 
 
 async def test_an_order_beyond_the_agents_limit_is_refused_before_a_person_is_asked(sells: Trade):

@@ -74,6 +74,18 @@ async def test_errors_of_the_older_revisions_have_status_200_once_the_request_is
     assert_error(await agent.send("server/discover"), 200, METHOD_NOT_FOUND, 2)
     assert_error(await agent.send("tools/call", {"name": "cook"}), 200, INVALID_PARAMS, 3)
     assert_error(await agent.send("initialize", {}), 200, INVALID_PARAMS, 4)
+    wrong: list[dict[str, Any]] = [{"name": 5}, {"name": None}, {"name": "find_stores", "_meta": []}]
+    for request_id, params in enumerate(wrong, 5):
+        assert_error(await agent.send("tools/call", params), 200, INVALID_PARAMS, request_id)
+    unread = agent.message("tools/call") | {"params": []}
+    assert_error(await agent.post(unread, **agent.headers("tools/call")), 200, INVALID_PARAMS, 8)
+
+
+async def test_null_parameters_are_none(agent: Agent):
+    agent.revision = LEGACY
+    message = agent.message("tools/list") | {"params": None}
+    answer = await agent.post(message, **agent.headers("tools/list"))
+    assert answer.json()["result"] == await agent.ask("tools/list")
 
 
 @pytest.mark.parametrize("sent", [{}, {"MCP-Protocol-Version": "2025-03-26"}])
@@ -209,6 +221,9 @@ async def test_the_list_of_tools_has_one_page(agent: Agent):
         (b"{", PARSE_ERROR, ...),
         (b"\xff\xfe", PARSE_ERROR, ...),
         (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', PARSE_ERROR, ...),
+        (b'{"jsonrpc":"1.0","id":"\xff","method":"ping"}', PARSE_ERROR, ...),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"caf\xe9"}}', PARSE_ERROR, ...),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":"\xe9"}}', PARSE_ERROR, ...),
         (b"null", INVALID_REQUEST, ...),
         (b"[]", INVALID_REQUEST, ...),
         (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', INVALID_REQUEST, ...),

@@ -411,11 +411,17 @@ def fill(_: web.Request) -> web.Response:
     return web.Response(body=b" " * (providers.MAX_REPLY + 1) + b"{}", content_type="application/json")
 
 
+def garble(_: web.Request) -> web.Response:
+    return web.Response(
+        body=b'{"issuer":"\xe9","keys":[{"kid":"\xe9"}],"id_token":"\xe9"}', content_type="application/json"
+    )
+
+
 @pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys", "/token"])
 async def test_a_failing_provider_is_reported_on_a_page(
     mercato: Service, there: Provider, clock_ahead: Time, path: str
 ):
-    for answer in (fail, redirect, fill):
+    for answer in (fail, redirect, fill, garble):
         there.answers[path] = answer
         there.calls.clear()
         for _ in range(2):

@@ -113,6 +113,8 @@ def test_a_large_body_costs_little():
         (OnboardingRequest, "/webhookURL", "; did you mean `webhookUrl`?"),
         (OnboardingRequest, "/webhook_url", "; did you mean `webhookUrl`?"),
         (OnboardingRequest, "/webhookUrls", "; did you mean `webhookUrl`?"),
+        (OnboardingRequest, "/nmae", "; did you mean `name`?"),
+        (WebhookEndpointRequest, "/ulr", "; did you mean `url`?"),
         (OnboardingRequest, "/street", "; did you mean `address.street`?"),
         (OnboardingRequest, "/lattitude", "; did you mean `address.coordinates`?"),
         (OnboardingRequest, "/address/lattitude", "; did you mean `coordinates`?"),

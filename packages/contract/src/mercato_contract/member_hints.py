@@ -169,22 +169,12 @@ _OTHERS: Final[dict[str, type[Struct]]] = {
 
 @lru_cache(maxsize=1024)
 def member_hint(request: type[Struct], pointer: str) -> str:
-    """Return the message about an unknown member at a pointer into a request."""
-    *above, name = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
-    kind = _struct_at(request, tuple(above))
+    """Return the message about an unknown member at a pointer into a request, which was ignored."""
+    kind, name = _kind_and_name(request, pointer)
     shown = f"`{_shown(name)}` is not a member"
-    plain = _fold(name)
-    own = _names(kind)
-    if plain in own:
-        return f"{shown}{SUGGESTS}`{own[plain]}`?"
-    meanings = _meanings(_KIN.get(kind, kind))
-    meant = meanings.get(plain)
-    if meant is not None:
-        return f"{shown}{_hint(meant)}"
-    if len(name) <= MAX_NAME and (close := get_close_matches(plain, own, n=1, cutoff=CLOSE)):
-        return f"{shown}{SUGGESTS}`{own[close[0]]}`?"
-    if (below := _below(kind, plain)) is not None:
-        return f"{shown}{SUGGESTS}`{below}`?"
+    if (own := _own_hint(kind, name)) is not None:
+        return f"{shown}{own}"
+    plain, meanings = _fold(name), _meanings(_KIN.get(kind, kind))
     for operation, other in _OTHERS.items():
         member = _names(other).get(plain)
         if member is None and request is OnboardingRequest and other is StoreUpdate:
@@ -194,6 +184,40 @@ def member_hint(request: type[Struct], pointer: str) -> str:
     if MIN_WORD <= len(name) <= MAX_NAME and (close := get_close_matches(plain, meanings, n=1, cutoff=CLOSE)):
         return f"{shown}{_hint(meanings[close[0]])}"
     return f"{shown}; it was ignored."
+
+
+@lru_cache(maxsize=1024)
+def member_fault(request: type[Struct], pointer: str) -> str:
+    """Return the message about an unknown member at a pointer into a request, which is refused for it.
+
+    It names members of this request alone: whoever sent it may know no other.
+    """
+    kind, name = _kind_and_name(request, pointer)
+    own = _own_hint(kind, name) or f"; it must be one of {', '.join(kind.__struct_encode_fields__)}."
+    return f"`{_shown(name)}` is not a member{own}"
+
+
+def _kind_and_name(request: type[Struct], pointer: str) -> tuple[type[Struct], str]:
+    *above, name = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+    return _struct_at(request, tuple(above)), name
+
+
+def _own_hint(kind: type[Struct], name: str) -> str | None:
+    """Return which member of this object is meant, or None."""
+    plain, own = _fold(name), _names(kind)
+    if plain in own:
+        return f"{SUGGESTS}`{own[plain]}`?"
+    meant = _meanings(_KIN.get(kind, kind)).get(plain)
+    if meant is not None:
+        return _hint(meant)
+    if len(name) <= MAX_NAME:
+        # Letters that were swapped are no less similar in a short name.
+        swapped = [member for member in own if sorted(member) == sorted(plain)]
+        close = swapped or get_close_matches(plain, own, n=1, cutoff=CLOSE)
+        if close:
+            return f"{SUGGESTS}`{own[close[0]]}`?"
+    below = _below(kind, plain)
+    return None if below is None else f"{SUGGESTS}`{below}`?"
 
 
 def _hint(meant: str) -> str:

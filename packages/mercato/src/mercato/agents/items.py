@@ -1,6 +1,7 @@
 """An item for agents of storefronts: its choices, as deep as an answer has room, and deeper by a path."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Annotated, Final
 from uuid import UUID
@@ -10,10 +11,10 @@ from msgspec.structs import replace
 
 from mercato.agents.menus import STORE, Choices, StoreMenu, item_of, read_menu
 from mercato.agents.texts import described, plain
-from mercato.agents.tools import ENVELOPE, READS, SMALL, ToolCall, Tools
+from mercato.agents.tools import ENVELOPE, READS, SMALL, ToolCall, Tools, cut_to_fit
 from mercato.features.partners.model import Surface
 from mercato_catalog.model import CompiledGroup, Key, rule
-from mercato_contract.ordering import NameOrId
+from mercato_contract.ordering import MAX_NAME, NameOrId
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire, as_json, parse_uuid
@@ -27,6 +28,9 @@ MAX_PATH: Final = 16
 """Steps of a path: a cart has choices at most 8 levels deep, and each has a group and an option."""
 
 MAX_CANDIDATES: Final = 20
+
+MOST_OF_HEAD: Final = SMALL // 2
+"""Bytes of an answer that everything but the groups may have."""
 
 
 class GetItem(Wire, forbid_unknown_fields=True):
@@ -154,7 +158,7 @@ async def get_item(call: ToolCall[GetItem]) -> Item:
         raise ValidationFailed.at(
             "/offset", "offset is one of a group's options: send the path of the group."
         )
-    shown = _head(menu, place)
+    shown = cut_to_fit(partial(_head, menu, place), render_item, most=MOST_OF_HEAD)
     room = SMALL - ENVELOPE - _weight(shown)
     if place.group is None:
         return replace(shown, groups=_fitting(menu, place, room))
@@ -228,8 +232,8 @@ def _section(menu: StoreMenu, key: Key) -> str:
     return plain(menu.index.section_of(key))
 
 
-def _head(menu: StoreMenu, place: _Place) -> Item:
-    """Return the item without its groups."""
+def _head(menu: StoreMenu, place: _Place, part: int) -> Item:
+    """Return the item without its groups, its texts cut to a `part` as `cut_to_fit` says."""
     brief = item_of(menu, place.root)
     entry = menu.catalog.items[place.root]
     text = menu.index.descriptions.get(place.root)
@@ -237,7 +241,7 @@ def _head(menu: StoreMenu, place: _Place) -> Item:
         store_id=menu.row.id,
         id=brief.id,
         name=brief.name,
-        description=UNSET if text is None else described(text),
+        description=UNSET if text is None else described(text, part),
         section=brief.section,
         price=brief.price,
         currency=menu.catalog.currency,
@@ -245,7 +249,7 @@ def _head(menu: StoreMenu, place: _Place) -> Item:
         choices=brief.choices,
         sold_out=brief.sold_out,
         sold_now=brief.sold_now,
-        path=list(place.names) or UNSET,
+        path=[plain(name, MAX_NAME // part) for name in place.names] or UNSET,
         groups=[],
         next_offset=None,
     )

@@ -16,10 +16,11 @@ from mercato.agents.order_summaries import (
     text_of_summary,
 )
 from mercato.agents.texts import described, plain
-from mercato.agents.tools import LARGE, READS, SMALL, Hints, ToolCall, Tools, query_of
+from mercato.agents.tools import LARGE, READS, SMALL, Hints, ToolCall, Tools, cut_to_fit, query_of
 from mercato.api.orders import commerce_orders
 from mercato.features.partners.model import Surface
 from mercato.http.calls import operation_of
+from mercato_contract.ordering import MAX_NAME
 from mercato_contract.orders import (
     CommerceOrder,
     OrderPage,
@@ -119,17 +120,21 @@ def render_order(order: MerchantOrder) -> str:
 async def get_order(call: ToolCall[GetOrder]) -> MerchantOrder:
     """Read an order of one of your stores: its lines with choices and notes, its amounts, and whom it is for."""
     order = await call.perform(_GET, returns=CommerceOrder, ids={"orderId": call.body.order_id})
-    details = details_of(order)
     customer = None if order.customer is UNSET else order.customer
     name = "" if customer is None else " ".join(filter(None, (customer.first_name, customer.last_name)))
-    return MerchantOrder(
-        **asdict(details),
-        customer=plain(name) or UNSET,
-        phone=UNSET if customer is None or not customer.phone else plain(customer.phone),
-        address=_address(order) or UNSET,
-        instructions=described(_instructions(order)) or UNSET,
-        note=described(order.note or "") or UNSET,
-    )
+    phone = "" if customer is None else customer.phone or ""
+
+    def make(part: int) -> MerchantOrder:
+        return MerchantOrder(
+            **asdict(details_of(order, part)),
+            customer=plain(name, MAX_NAME // part) or UNSET,
+            phone=plain(phone, MAX_NAME // part) or UNSET,
+            address=described(_address(order), part) or UNSET,
+            instructions=described(_instructions(order), part) or UNSET,
+            note=described(order.note or "", part) or UNSET,
+        )
+
+    return cut_to_fit(make, render_order)
 
 
 def _instructions(order: CommerceOrder) -> str:
@@ -141,9 +146,8 @@ def _address(order: CommerceOrder) -> str:
     if isinstance(order.fulfillment, PickupFulfillment) or order.fulfillment.address is None:
         return ""
     sent = order.fulfillment.address
-    return described(
-        ", ".join(part for part in (sent.address1, sent.address2, sent.postal_code, sent.city) if part)
-    )
+    parts = (sent.address1, sent.address2, sent.postal_code, sent.city, sent.state)
+    return ", ".join(part for part in parts if part)
 
 
 class UpdateOrder(Wire, kw_only=True, forbid_unknown_fields=True):

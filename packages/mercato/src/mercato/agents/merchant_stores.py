@@ -6,9 +6,20 @@ from uuid import UUID
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato.agents.texts import described, plain
-from mercato.agents.tools import LARGE, READS, SMALL, Hints, ToolCall, Tools, query_of, take_within
+from mercato.agents.tools import (
+    LARGE,
+    READS,
+    SMALL,
+    Hints,
+    ToolCall,
+    Tools,
+    cut_to_fit,
+    query_of,
+    take_within,
+)
 from mercato.api.stores import commerce_stores
 from mercato.features.partners.model import Surface
+from mercato.features.stores.rules import served_id
 from mercato.http.calls import operation_of
 from mercato_catalog.model import CompiledCatalog
 from mercato_contract.pages import cursor_of
@@ -92,7 +103,7 @@ def _summary(store: _Store) -> StoreSummary:
         partner_store_id=plain(store.partner_store_id),
         name=plain(store.name),
         status=store.status,
-        pause_reason=UNSET if store.pause_reason is None else described(store.pause_reason),
+        pause_reason=described(store.pause_reason or "") or UNSET,
         resume_at=store.resume_at or UNSET,
         sold_out_items=len(store.unavailable_item_ids),
         warnings=len(store.warnings),
@@ -190,6 +201,9 @@ MAX_CATEGORIES: Final = 20
 MAX_NOTES: Final = 5
 """Categories, and messages of warnings, that are listed."""
 
+MAX_CATEGORY: Final = 60
+"""Characters that are kept of a category."""
+
 _SOLD_OUT_SIZE: Final = 5_000
 """Bytes that the sold-out items of a store have in an answer."""
 
@@ -223,23 +237,28 @@ async def get_store(call: ToolCall[GetStore]) -> StoreDetails:
     store = await call.perform(_GET, returns=_Store, ids={"storeId": call.body.store_id})
     catalog = await call.app.compiled.get(store.catalog_set_id)
     summary = _summary(store)
-    items = (SoldOutItem(id=item_id, name=_name(catalog, item_id)) for item_id in store.unavailable_item_ids)
-    sold_out, _ = take_within(items, _line_of_item, most=_SOLD_OUT_SIZE)
     parts = (store.address.street, store.address.postal_code, store.address.city, store.address.country)
-    return StoreDetails(
-        **{name: getattr(summary, name) for name in summary.__struct_fields__},
-        address=plain(", ".join(part for part in parts if part)) or UNSET,
-        timezone=store.timezone,
-        description=store.description and described(store.description),
-        webhook_url=store.webhook_url and described(store.webhook_url),
-        minimum=store.minimum_order_amount,
-        delivery=store.delivery_allowed,
-        pickup=store.pickup_allowed,
-        categories=[plain(name, 60) for name in store.categories[:MAX_CATEGORIES]],
-        sold_out=sold_out,
-        more_sold_out=len(store.unavailable_item_ids) - len(sold_out) or UNSET,
-        notes=[described(warning.message) for warning in store.warnings[:MAX_NOTES]],
-    )
+    address = plain(", ".join(part for part in parts if part)) or UNSET
+    items = [SoldOutItem(id=item_id, name=_name(catalog, item_id)) for item_id in store.unavailable_item_ids]
+
+    def make(part: int) -> StoreDetails:
+        sold_out, _ = take_within(items, _line_of_item, most=_SOLD_OUT_SIZE // part)
+        return StoreDetails(
+            **{name: getattr(summary, name) for name in summary.__struct_fields__},
+            address=address,
+            timezone=store.timezone,
+            description=store.description and described(store.description, part),
+            webhook_url=store.webhook_url and described(store.webhook_url, part),
+            minimum=store.minimum_order_amount,
+            delivery=store.delivery_allowed,
+            pickup=store.pickup_allowed,
+            categories=[plain(name, MAX_CATEGORY // part) for name in store.categories[:MAX_CATEGORIES]],
+            sold_out=sold_out,
+            more_sold_out=len(items) - len(sold_out) or UNSET,
+            notes=[described(warning.message, part) for warning in store.warnings[:MAX_NOTES]],
+        )
+
+    return cut_to_fit(make, render_store)
 
 
 def _name(catalog: CompiledCatalog, item_id: UUID) -> str:
@@ -292,7 +311,7 @@ async def set_store_status(call: ToolCall[SetStoreStatus]) -> StatusSet:
     return StatusSet(
         store_id=asked.store_id,
         status=found.status,
-        pause_reason=None if found.pause_reason is None else described(found.pause_reason),
+        pause_reason=described(found.pause_reason or "") or None,
         resume_at=found.resume_at,
     )
 
@@ -339,8 +358,11 @@ async def set_item_availability(call: ToolCall[SetItemAvailability]) -> ItemsSet
     found = await call.perform(
         _SET_ITEMS, {"items": asked.items}, returns=ItemAvailabilityResponse, ids={"storeId": asked.store_id}
     )
+    store = await call.app.cache.get_own(call.caller, asked.store_id)
+    # One that is sent twice is one, whichever of its ids is sent: its last entry counts.
+    changed = {served_id(item.item_id or item.partner_item_id or "", store).int for item in asked.items}
     return ItemsSet(
         store_id=asked.store_id,
-        changed=len(asked.items),
+        changed=len(changed),
         sold_out_items=len(found.unavailable_item_ids),
     )

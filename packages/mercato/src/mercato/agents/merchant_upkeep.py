@@ -184,9 +184,14 @@ class _Validation(Wire, kw_only=True):
 async def check_catalog(call: ToolCall[CheckCatalog]) -> CatalogProblems:
     """Check a CatalogSet as the network does when it is published, without any change."""
     asked = call.body
-    if (asked.callback_url is None) == (asked.document is UNSET):
+    document = b"" if isinstance(asked.document, UnsetType) else bytes(asked.document)
+    if document == b"null":
+        document = b""  # as if it were left out
+    if (asked.callback_url is None) == (not document):
         raise InvalidRequest("Send either callbackUrl or document.")
-    body: Any = {"callbackUrl": asked.callback_url} if asked.document is UNSET else asked.document
+    if document and not document.startswith(b"{"):
+        raise InvalidRequest.at("/document", "document must be an object: a CatalogSet.")
+    body: Any = Raw(document) if document else {"callbackUrl": asked.callback_url}
     found = await call.perform(_CHECK, body, returns=_Validation, query=query_of(store_id=asked.store_id))
     status = "valid" if found.valid else "invalid"
     return _problems(status, found.errors, found.warnings, summary=found.summary or UNSET)

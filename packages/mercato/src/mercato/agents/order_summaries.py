@@ -1,6 +1,5 @@
 """Orders as agents read them: in few members, with lines, choices and amounts as far as an answer has room."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -10,6 +9,7 @@ from mercato.agents.texts import described, plain
 from mercato.agents.tools import ToolCall, take_within
 from mercato.http.operations import Operation
 from mercato_catalog.carts.names import shown
+from mercato_contract.ordering import MAX_NAME
 from mercato_contract.orders import (
     CommerceOrder,
     MarketfrontOrderPage,
@@ -38,7 +38,10 @@ class AmountEntry(Wire):
 
 
 class AmountsSummary(Wire, kw_only=True):
-    """What an order costs, with the parts of each amount. `more` parts have no room."""
+    """What an order costs, with the parts of each amount. `more` parts have no room.
+
+    The amounts add up to `total`, or to `placedTotal` if the order was adjusted since: `total` is what it costs now.
+    """
 
     currency: str
     sub_total: str
@@ -48,11 +51,12 @@ class AmountsSummary(Wire, kw_only=True):
     adjustments: str
     tip: str
     total: str
+    placed_total: str | UnsetType = UNSET
     details: list[AmountEntry]
     more: int | UnsetType = UNSET
 
 
-class LineSummary(Wire, kw_only=True):
+class LineSummary(Wire, gc=False):
     """A line of an order, with its choices as text."""
 
     item_id: UUID
@@ -99,19 +103,36 @@ LINES_SIZE: Final = 7_000
 _KINDS: Final = ("fees", "taxes", "promotions", "adjustments", "tip")
 
 
-def amounts_of(amounts: Amounts, *, most: int = AMOUNTS_SIZE) -> AmountsSummary:
-    """Return the amounts of an order or a quote, with as many parts as there is room for."""
+def amounts_of(amounts: Amounts, *, most: int = AMOUNTS_SIZE, part: int = 1) -> AmountsSummary:
+    """Return the amounts of an order or a quote, with as many parts as there is room for.
+
+    Their descriptions are cut to a `part` of a name's characters.
+    """
+    parts = (
+        amounts.fees_description,
+        amounts.taxes_description,
+        amounts.promotions_description,
+        amounts.adjustments_description,
+        amounts.tip_description,
+    )
     entries = [
-        AmountEntry(of=kind, amount=entry.amount, description=plain(entry.description))
-        for kind in _KINDS
-        for entry in getattr(amounts, f"{kind}_description")
+        AmountEntry(of=kind, amount=entry.amount, description=plain(entry.description, MAX_NAME // part))
+        for kind, listed in zip(_KINDS, parts, strict=True)
+        if listed
+        for entry in listed
     ]
     taken, _ = take_within(entries, _text_of_entry, most=most)
+    adjusted = amounts.total_after_adjustments if isinstance(amounts, OrderAmounts) else UNSET
     return AmountsSummary(
         currency=amounts.currency,
         sub_total=amounts.sub_total,
-        **{kind: getattr(amounts, kind) for kind in _KINDS},
-        total=(isinstance(amounts, OrderAmounts) and amounts.total_after_adjustments) or amounts.total,
+        fees=amounts.fees,
+        taxes=amounts.taxes,
+        promotions=amounts.promotions,
+        adjustments=amounts.adjustments,
+        tip=amounts.tip,
+        total=adjusted or amounts.total,
+        placed_total=UNSET if adjusted is UNSET else amounts.total,
         details=taken,
         more=len(entries) - len(taken) or UNSET,
     )
@@ -123,36 +144,40 @@ def _text_of_entry(entry: AmountEntry) -> str:
 
 def render_amounts(amounts: AmountsSummary) -> list[str]:
     """Return the amounts as lines of text."""
-    parts = [f"{kind} {getattr(amounts, kind)}" for kind in _KINDS if amounts_differ(getattr(amounts, kind))]
-    total = f"Total {amounts.total} {amounts.currency}: {', '.join([f'items {amounts.sub_total}', *parts])}."
+    each = (amounts.fees, amounts.taxes, amounts.promotions, amounts.adjustments, amounts.tip)
+    # Those that aren't zero.
+    parts = [f"{kind} {amount}" for kind, amount in zip(_KINDS, each, strict=True) if amount.strip("-0.")]
+    placed = "" if amounts.placed_total is UNSET else f" after adjustments; placed for {amounts.placed_total}"
+    total = f"Total {amounts.total} {amounts.currency}{placed}: {', '.join([f'items {amounts.sub_total}', *parts])}."
     more = [] if amounts.more is UNSET else [f"  and {count_of(amounts.more, 'more part')}"]
     return [total, *map(_text_of_entry, amounts.details), *more]
 
 
-def amounts_differ(amount: str) -> bool:
-    """Return whether an amount isn't zero."""
-    return amount.strip("-0.") != ""
-
-
-def _line_of(line: OrderLine | CommerceLine) -> LineSummary:
-    choices = "; ".join(_choices_of(line))
+def _line_of(line: OrderLine | CommerceLine, part: int) -> LineSummary:
+    choices = plain("; ".join(_choices_of(line)), MAX_CHOICES // part) if line.modifier_groups else ""
+    # By position: names would double the cost of making one.
     return LineSummary(
-        item_id=line.item_id,
-        name=shown(line.name or ""),
-        quantity=line.quantity,
-        total=UNSET if line.amounts is UNSET else line.amounts.total,
-        choices=plain(choices, MAX_CHOICES) or UNSET,
-        note=plain(line.note or "", MAX_NOTE) or UNSET,
+        line.item_id,
+        shown(line.name or "") if part == 1 else plain(line.name or "", MAX_NAME // part),
+        line.quantity,
+        UNSET if line.amounts is UNSET else line.amounts.total,
+        choices or UNSET,
+        (plain(line.note, MAX_NOTE // part) or UNSET) if line.note else UNSET,
     )
 
 
-def _choices_of(line: OrderLine | CommerceLine) -> Iterator[str]:
+def _choices_of(line: OrderLine | CommerceLine) -> list[str]:
+    texts = []
     for group in line.modifier_groups:
         of_group = shown(group.name or "")
         for chosen in group.line_items:
-            units = "" if chosen.quantity == 1 else f"{chosen.quantity} x "
-            below = f" ({', '.join(_choices_of(chosen))})" if chosen.modifier_groups else ""
-            yield f"{of_group}: {units}{shown(chosen.name or '')}{below}"
+            text = f"{of_group}: {shown(chosen.name or '')}"
+            if chosen.quantity != 1 or chosen.modifier_groups:
+                below = f" ({', '.join(_choices_of(chosen))})" if chosen.modifier_groups else ""
+                units = "" if chosen.quantity == 1 else f"{chosen.quantity} x "
+                text = f"{of_group}: {units}{shown(chosen.name or '')}{below}"
+            texts.append(text)
+    return texts
 
 
 def _text_of_line(line: LineSummary) -> str:
@@ -162,13 +187,13 @@ def _text_of_line(line: LineSummary) -> str:
     return f"- {line.quantity} x {line.name}{choices}{price}{note}"
 
 
-def _summary_members(order: Order | CommerceOrder) -> dict[str, Any]:
+def _summary_members(order: Order | CommerceOrder, part: int = 1) -> dict[str, Any]:
     return {
         "order_id": order.order_id,
         "store_id": order.store_id,
         "state": order.state,
         "status": order.status,
-        "number": UNSET if order.partner_order_id is None else plain(order.partner_order_id),
+        "number": (plain(order.partner_order_id) or UNSET) if order.partner_order_id else UNSET,
         "placed_at": order.created_at,
         "ready_at": order.estimated_ready_at or UNSET,
         "fulfillment": FulfillmentMode.PICKUP
@@ -177,17 +202,20 @@ def _summary_members(order: Order | CommerceOrder) -> dict[str, Any]:
         "scheduled_time": order.fulfillment.scheduled_time or UNSET,
         "total": order.amounts.total_after_adjustments or order.amounts.total,
         "currency": order.amounts.currency,
-        "cancel_reason": UNSET if order.cancel_reason is None else described(order.cancel_reason) or UNSET,
+        "cancel_reason": (described(order.cancel_reason, part) or UNSET) if order.cancel_reason else UNSET,
     }
 
 
-def details_of(order: Order | CommerceOrder) -> OrderDetails:
-    """Return an order, of either representation, with as many of its lines as there is room for."""
-    lines = list(map(_line_of, order.cart.line_items))
-    taken, _ = take_within(lines, _text_of_line, most=LINES_SIZE)
+def details_of(order: Order | CommerceOrder, part: int) -> OrderDetails:
+    """Return an order, of either representation, with as many of its lines as there is room for.
+
+    `part` is that of `cut_to_fit`.
+    """
+    lines = [_line_of(line, part) for line in order.cart.line_items]
+    taken, _ = take_within(lines, _text_of_line, most=LINES_SIZE // part)
     return OrderDetails(
-        **_summary_members(order),
-        amounts=amounts_of(order.amounts),
+        **_summary_members(order, part),
+        amounts=amounts_of(order.amounts, most=AMOUNTS_SIZE // part, part=part),
         lines=taken,
         more_lines=len(lines) - len(taken) or UNSET,
     )

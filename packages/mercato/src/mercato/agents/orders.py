@@ -30,6 +30,7 @@ from mercato.agents.tools import (
     RefusedError,
     ToolCall,
     Tools,
+    cut_to_fit,
     query_of,
 )
 from mercato.api.orders import marketfront_orders
@@ -45,6 +46,7 @@ from mercato.platform.problem_details import ProblemFormat, represent_detail
 from mercato.services import Services
 from mercato_contract.orders import (
     CancelOrderRequest,
+    CommerceOrder,
     MarketfrontOrderPage,
     Order,
     OrderState,
@@ -194,14 +196,35 @@ async def _placed(app: Services, order: Order, *, quote_id: UUID) -> OrderAnswer
     place = "" if store is None else f" at {plain(store.name)}"
     number = plain(order.partner_order_id or str(order.order_id))
     ready = "" if order.estimated_ready_at is None else f"; it should be ready at {order.estimated_ready_at}"
-    return OrderAnswer(
-        status=OrderStage.PLACED,
-        sentence=f"The order {number}{place} is placed{ready}. Total {order.amounts.total} {order.amounts.currency}.",
-        total=order.amounts.total,
-        currency=order.amounts.currency,
-        quote_id=quote_id,
-        order=details_of(order),
+    # An answer that is no longer kept is made anew, of the order as it is.
+    became = (
+        f"was placed, and is {order.state} now" if order.state is not OrderState.OPEN else f"is placed{ready}"
     )
+    sentence = f"The order {number}{place} {became}. Total {order.amounts.total} {order.amounts.currency}."
+    return _answer_about(order, sentence, quote_id=quote_id, total=order.amounts.total)
+
+
+def _answer_about(
+    order: Order | CommerceOrder,
+    sentence: str,
+    *,
+    quote_id: UUID | UnsetType = UNSET,
+    total: str | None = None,
+) -> OrderAnswer:
+    """Return the answer about an order. `total` is what the quote said, if not what the order costs now."""
+
+    def make(part: int) -> OrderAnswer:
+        details = details_of(order, part)
+        return OrderAnswer(
+            status=OrderStage.PLACED,
+            sentence=sentence if part == 1 else described(sentence, part),
+            total=total or details.total,
+            currency=details.currency,
+            quote_id=quote_id,
+            order=details,
+        )
+
+    return cut_to_fit(make, render_answer)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -245,15 +268,7 @@ async def _current(
         row, changes, store=name, timezone="UTC" if store is None else store.timezone, now=app.clock()
     )
     # The merchant's representation has the lines as they are stored. None of its own ids are in the details.
-    details = details_of(commerce_order_of(row))
-    return OrderAnswer(
-        status=OrderStage.PLACED,
-        sentence=described(sentence_of(facts)),
-        total=details.total,
-        currency=details.currency,
-        quote_id=quote_id,
-        order=details,
-    )
+    return _answer_about(commerce_order_of(row), described(sentence_of(facts)), quote_id=quote_id)
 
 
 def _unplaced(found: FoundQuote, *, is_over: bool) -> OrderAnswer:
@@ -344,19 +359,20 @@ async def cancel_order(call: ToolCall[CancelOrder]) -> OrderAnswer:
     asked = call.body
     # The same order, reason and message are the same cancellation.
     key = uuid5(asked.order_id, f"{asked.reason}\0{asked.message or ''}")
-    cancelled = await call.perform(
-        _CANCEL,
-        CancelOrderRequest(reason=asked.reason, message=asked.message),
-        returns=Order,
-        ids={"orderId": asked.order_id},
-        key=f"cancel {key}",
-    )
-    details = details_of(cancelled)
-    number = details.number or str(details.order_id)
-    return OrderAnswer(
-        status=OrderStage.PLACED,
-        sentence=f"The order {number} is cancelled.",
-        total=details.total,
-        currency=details.currency,
-        order=details,
-    )
+    try:
+        cancelled = await call.perform(
+            _CANCEL,
+            CancelOrderRequest(reason=asked.reason, message=asked.message),
+            returns=Order,
+            ids={"orderId": asked.order_id},
+            key=f"cancel {key}",
+        )
+    except StoreUnreachable as unanswered:
+        raise StoreUnreachable(
+            "The store hasn't answered yet, so the order isn't cancelled. The store is asked again for some minutes. "
+            "Call cancel_order again with the same arguments, or get_order.",
+            retry_after=unanswered.retry_after,
+            extensions=unanswered.extensions,
+        ) from None
+    number = plain(cancelled.partner_order_id or "") or str(cancelled.order_id)
+    return _answer_about(cancelled, f"The order {number} is cancelled.")

@@ -179,8 +179,8 @@ def read_message(body: bytes, headers: Mapping[bytes, bytes]) -> Request | None:
         return None
     if len(as_json(sent.id)) > MAX_ID:
         raise ProtocolError(INVALID_REQUEST, f"An id may have at most {MAX_ID} bytes.")
-    params = _read_params(sent)
     version = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
+    params = _read_params(sent, status=200 if version in INITIALIZED else 400)
     is_modern = _is_modern(sent, params, version)
     if is_modern:
         _check_meta(sent, params, version)
@@ -203,6 +203,8 @@ def _read(body: bytes) -> _Sent:
     if is_too_deep(body):
         raise ProtocolError(INVALID_REQUEST, "The message is nested too deeply.")
     try:
+        # The whole body: a decoder skips what it doesn't read, and that is read later.
+        body.decode()
         return _decode(body)
     except msgspec.ValidationError:
         if body.lstrip()[:1] == b"[":
@@ -228,14 +230,18 @@ def _id_of(body: bytes) -> Id:
     return UNSET if found is UNSET or len(as_json(found)) > MAX_ID else found
 
 
-def _read_params(sent: _Sent) -> Params:
-    if sent.params is UNSET:
+def _read_params(sent: _Sent, *, status: int) -> Params:
+    """Return the parameters, which may be null as well as absent. Raises ProtocolError with this status."""
+    if isinstance(sent.params, UnsetType) or bytes(sent.params) == b"null":
         return Params()
     try:
         return _decode_params(sent.params)
     except msgspec.DecodeError as fault:
         raise ProtocolError(
-            INVALID_PARAMS, f"params aren't as {shown(sent.method)} takes them: {fault}.", request_id=sent.id
+            INVALID_PARAMS,
+            f"params aren't as {shown(sent.method)} takes them: {fault}.",
+            request_id=sent.id,
+            status=status,
         ) from None
 
 

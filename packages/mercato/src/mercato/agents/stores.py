@@ -126,7 +126,12 @@ def line_of(store: FoundStore) -> str:
 def render_stores(found: FoundStores) -> str:
     """Return the stores as text."""
     least = "more than " if found.total_count_is_lower_bound else ""
-    lines = [f"{least}{count_of(found.total_count, 'store')} found."]
+    counted = f"{least}{count_of(found.total_count, 'store')} found"
+    # An offset was beyond the end if there are any.
+    is_beyond = found.total_count > 0 and not found.stores
+    lines = [
+        f"{counted}, none of them at this offset: begin again without one." if is_beyond else f"{counted}."
+    ]
     lines += map(line_of, found.stores)
     if found.next_offset is not None:
         lines.append(f"More: offset {found.next_offset}.")
@@ -170,9 +175,9 @@ def _found(store: _Store) -> FoundStore:
     return FoundStore(
         store_id=store.store_id,
         name=plain(store.name),
-        description=store.description and described(store.description),
+        description=described(store.description or "") or UNSET,
         address=_address(store.address) or UNSET,
-        categories=[plain(name) for name in store.categories[:MAX_CATEGORIES]],
+        categories=list(filter(None, map(plain, store.categories[:MAX_CATEGORIES]))),
         fulfillment=store.fulfillment_types,
         is_open=store.is_open,
         opens_at=store.opens_at,

@@ -17,6 +17,6 @@ def plain(text: str, most: int = MAX_NAME) -> str:
     return as_data(text, most=most)
 
 
-def described(text: str) -> str:
-    """Return a description, cut to its number of characters."""
-    return plain(text, MAX_DESCRIPTION)
+def described(text: str, part: int = 1) -> str:
+    """Return a description, cut to its number of characters, or to a part of it: half of it if `part` is 2."""
+    return plain(text, MAX_DESCRIPTION // part)

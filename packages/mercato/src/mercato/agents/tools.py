@@ -10,22 +10,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Final, TypeVar, get_args
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 from msgspec.inspect import Type, type_info
+from msgspec.structs import replace
 
 from mercato.agents.protocol import Consent
 from mercato.agents.schemas import input_schema, output_schema
 from mercato.features.partners.model import Surface
 from mercato.http.calls import api_head, perform
 from mercato.http.operations import Call, Operation, Rate
+from mercato.platform.errors import InvalidCursor
 from mercato_contract.decoding import Decoder
 from mercato_contract.decoding.decode import has_nul
 from mercato_contract.decoding.unknown import find_unknown, refuses_unknown
-from mercato_contract.member_hints import member_hint
+from mercato_contract.member_hints import member_fault
 from mercato_contract.problems import Reason
 from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.wire import Wire, as_json
@@ -126,17 +128,22 @@ class ToolCall(Call[Input, None]):
         assert operation in self.tool.operations, operation.id
         is_counted = self.is_counted and operation is self.tool.operations[0]
         self.is_counted = self.is_counted and not is_counted
-        done = await perform(
-            self.app,
-            self.caller,
-            operation,
-            head=self.head if key is None else api_head(self.head, key),
-            action=self.action,
-            body=b"" if body is None else as_json(body),
-            query=query,
-            ids=ids,
-            is_counted=is_counted,
-        )
+        try:
+            done = await perform(
+                self.app,
+                self.caller,
+                operation,
+                head=self.head if key is None else api_head(self.head, key),
+                action=self.action,
+                body=b"" if body is None else as_json(body),
+                query=query,
+                ids=ids,
+                is_counted=is_counted,
+            )
+        except (ValidationFailed, InvalidCursor) as refusal:
+            if query:
+                refusal.errors = _of_arguments(refusal, query)
+            raise
         if done.status >= 400:  # noqa: PLR2004  # HTTP's own line
             raise RefusedError(done.body)
         if isinstance(done.value, returns):
@@ -165,7 +172,7 @@ class Tool:
         """The limit that a call counts against: that of its first operation."""
         return self.operations[0].rate or Rate.READ
 
-    @property
+    @cached_property
     def action(self) -> str:
         """What the log and the audit trail say was done."""
         return f"mcp.{self.name}"
@@ -194,15 +201,10 @@ class Tool:
                 return self._read(arguments)
         unknown = find_unknown(arguments, self._info)
         if unknown:
-            faults = [(member_hint(self.takes, pointer), pointer) for pointer in unknown]
             # Nothing is ignored: what was meant by it would be lost in silence.
             reasons = [
-                Reason(
-                    code=ValidationFailed.code,
-                    message=text.removesuffix("; it was ignored."),
-                    pointer=pointer,
-                )
-                for text, pointer in faults
+                Reason(code=ValidationFailed.code, message=member_fault(self.takes, pointer), pointer=pointer)
+                for pointer in unknown
             ]
             raise ValidationFailed(
                 f"{self.name} doesn't take every argument that was sent: see errors.", errors=reasons
@@ -282,6 +284,23 @@ def query_of(**parameters: object) -> bytes:
     return urlencode(sent).encode()
 
 
+def _of_arguments(refusal: Problem, query: bytes) -> tuple[Reason, ...]:
+    """Return the faults of a query with pointers to the arguments that it was made of.
+
+    A parameter has no pointer in the API: its faults begin with its name, which is that of the argument. Every
+    tool's cursor is `cursor`.
+    """
+    if isinstance(refusal, InvalidCursor):
+        return (Reason(code=refusal.code, message=refusal.detail, pointer="/cursor"),)
+    sent = dict(parse_qsl(query.decode()))
+    faults = refusal.errors
+    names = [fault.message.partition(" ")[0] for fault in faults]
+    return tuple(
+        replace(fault, pointer=f"/{name}") if fault.pointer is None and name in sent else fault
+        for fault, name in zip(faults, names, strict=True)
+    )
+
+
 MOST_OF_JSON: Final = 2.5
 """Times the bytes of entries in JSON that they and their lines never have together."""
 
@@ -295,7 +314,7 @@ def take_within(
     """
     found = list(entries)
     # A line says what the entry's JSON says, with fewer words around it. Most lists are far from their bound.
-    if ENVELOPE + MOST_OF_JSON * len(as_json(found)) <= most:
+    if not found or ENVELOPE + MOST_OF_JSON * len(as_json(found)) <= most:
         return found, False
     taken: list[Entry] = []
     size = ENVELOPE
@@ -305,6 +324,26 @@ def take_within(
             return taken, True
         taken.append(entry)
     return taken, False
+
+
+PARTS: Final = (1, 2, 4, 8)
+"""What the characters of texts are divided by that have no room, and the bytes of the lists beside them."""
+
+
+def cut_to_fit(
+    make: Callable[[int], Output], render: Callable[[Output], str], *, most: int = SMALL
+) -> Output:
+    """Return what `make` makes with the first of PARTS with which it has this many bytes, its text included.
+
+    Texts are cut by their characters, of which each may have four bytes. With the last of PARTS everything has room.
+    """
+    for part in PARTS:
+        made = make(part)
+        size = ENVELOPE + len(as_json(made))
+        # Most answers are far from their bound, as lists are.
+        if MOST_OF_JSON * size <= most or size + len(as_json(render(made))) <= most:
+            break
+    return made
 
 
 def _camel(name: str) -> str:

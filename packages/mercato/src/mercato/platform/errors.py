@@ -15,7 +15,9 @@ class InvalidCursor(Problem):
     kind = problems.INVALID_CURSOR
 
     def __init__(self) -> None:
-        super().__init__("cursor is not a nextCursor that this list gave to this account. Start without one.")
+        super().__init__(
+            "The cursor is not a nextCursor that this list gave to this account. Start without one."
+        )
 
 
 class MethodNotAllowed(Problem):

@@ -180,7 +180,7 @@ class Quotes(Struct, frozen=True, kw_only=True):
         """
         payment = UNSET if request.payment is None else request.payment
         if (fault := payment_fault(payment)) is not None:
-            raise InvalidRequest(fault)
+            raise InvalidRequest.at("/payment", fault)
 
         async def attempt() -> OrderOutcome | ApprovalRequest:
             quote = await self._get(caller, quote_id)

@@ -152,7 +152,7 @@ class Provider:
             raise ProviderFailed("token", f"the provider answered {reply.status}")
         try:
             return msgspec.json.decode(reply.body, type=_Tokens).id_token
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ProviderFailed("token", str(error)) from error
 
     async def verify(self, token: str, nonce: str) -> dict[str, object]:
@@ -235,7 +235,7 @@ class Provider:
         assert not isinstance(pulled, NotModified), "no ETag was sent"
         try:
             return msgspec.json.decode(pulled.body, type=kind)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ProviderFailed(step, str(error)) from error
         finally:
             pulled.document.close()

@@ -289,8 +289,7 @@ def availability_changes(
     for index, entry in enumerate(request.items):
         name = "partnerItemId" if entry.item_id is None else "itemId"
         text = entry.item_id or entry.partner_item_id or ""
-        # A partner's own id that isn't a UUID determines the served id.
-        item_id = parse_uuid(text) or uuid5(row.onboarding_id, text)
+        item_id = served_id(text, row)
         if item_id.int not in catalog.items and not (entry.available and item_id in marked):
             message = f"Item {text!r} is not in the store's current CatalogSet {row.catalog_set_id}."
             faults.append((f"/items/{index}/{name}", message))
@@ -305,6 +304,11 @@ def availability_changes(
             sold_out[item_id] = SoldOut(item_id, until)
     refuse(faults)
     return list(sold_out.values()), list(available)
+
+
+def served_id(text: str, row: StoreRow) -> UUID:
+    """Return the served id of an item of the store, of either of its ids: a partner's own determines it."""
+    return parse_uuid(text) or uuid5(row.onboarding_id, text)
 
 
 MAX_ABSENT: Final = 1_000
