@@ -86,6 +86,23 @@ async def test_path_ids_that_are_not_uuids_are_404_on_every_operation(world: Wor
 
 
 @only_sqlite
+@pytest.mark.parametrize("id_", ["notifyCatalogUpdate", "validateCatalogSet"])
+async def test_a_store_id_in_the_query_that_is_not_a_uuid_is_404(world: World, id_: str):
+    [operation] = [one for one in GUARDED if one.id == id_]
+    known = world.ids["storeId"]
+    for wrong in ("x", "%00", f"{known}%00", "%00" * 3000, "a" * 10_000, "%F0%9F%98%80", f"{known}%20"):
+        reply = await call(
+            world.owner[operation.access], operation, f"{operation.path}?storeId={wrong}", world.ids
+        )
+        assert (reply.status, reply.json()["errorCode"]) == (404, "STORE_NOT_FOUND"), wrong
+        assert len(reply.body) < 1_500
+    for unreadable in ("%ff", "%ED%A0%80"):
+        path = f"{operation.path}?storeId={unreadable}"
+        reply = await call(world.owner[operation.access], operation, path, world.ids)
+        assert (reply.status, reply.json()["errorCode"]) == (400, "INVALID_REQUEST"), unreadable
+
+
+@only_sqlite
 async def test_path_ids_are_read_in_any_case(world: World):
     for operation in GUARDED:
         if operation.method != "GET" or not operation.names:

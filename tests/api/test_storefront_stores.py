@@ -137,6 +137,14 @@ async def test_an_unknown_store_is_404_and_an_instant_without_offset_422(
     assert (reply.status, reply.json()["errors"][0]["pointer"]) == (422, None)
 
 
+async def test_local_time_has_four_digits_of_the_year_however_long_ago(
+    mercato: Service, pos: Client, shop: MerchantServer, storefront: Client
+):
+    store = await mercato.live(pos, shop.host(CATALOG))
+    reply = await storefront.get(f"{STORES}/{store['storeId']}/availability?at=0999-06-01T12:34:56.789Z")
+    assert reply.json()["localTime"] == "0999-06-01T12:34:56"
+
+
 @pytest.mark.parametrize("at", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
 async def test_an_instant_at_the_end_of_the_calendar_is_422_in_every_zone(
     mercato: Service, pos: Client, storefront: Client, shop: MerchantServer, at: str

@@ -163,3 +163,12 @@ async def test_a_session_for_one_store_sees_no_reports(mercato: Service, shop: M
     page = await browser.open("/console")
     assert "Certification" not in page.navigation
     assert (await browser.open("/console/certification")).status == 404
+
+
+@pytest.mark.parametrize("target", ["https://a\x00b", "https://a\u202eb", "a\nb"])
+async def test_a_report_whose_target_has_characters_that_nobody_sees_is_refused(
+    mercato: Service, target: str
+):
+    browser = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await upload(browser, signed(mercato, report(target=target)))
+    assert (page.status, "characters that nobody sees" in page.text) == (422, True)

@@ -75,6 +75,22 @@ async def test_an_answer_signs_in_once(mercato: Service):
     assert (again.status, "This response was used already" in again.text) == (403, True)
 
 
+@on_both
+async def test_a_clock_that_is_set_back_keeps_no_passkey_from_signing_in(mercato: Service, clock_ahead: Time):
+    key = new_authenticator(mercato)
+    await add(await enter_as_operator(mercato), key)
+    clock_ahead.ahead = timedelta(hours=1)
+    assert (await use(Browser(mercato.base, mercato.session), key)).status == 200
+    clock_ahead.ahead = timedelta()
+    page = await Browser(mercato.base, mercato.session).open("/console/passkey")
+    answer = key.get(options_of(page))
+    statuses = [
+        (await Browser(mercato.base, mercato.session).press(page, USE, credential=answer)).status
+        for _ in range(2)
+    ]
+    assert statuses == [200, 403]
+
+
 async def test_an_answer_that_will_be_refused_takes_no_write_transaction(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):

@@ -269,6 +269,7 @@ async def test_a_store_whose_address_is_not_known_asks_for_its_time_zone_and_off
         ({"orderHandling": "webhook", "webhookUrl": "example"}, "webhookUrl", "Enter a web address"),
         ({"minimum": "five"}, "minimum", '"five" is not a decimal number like 12.50.'),
         ({"minimum": "-5"}, "minimum", "It must not be negative."),
+        ({"minimum": "0" * 60 + "5"}, "minimum", "At most 40 characters fit, not 61."),
     ],
 )
 async def test_what_is_wrong_with_the_handling_of_orders_is_said_beside_its_field(

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from tests.api.reporting import AMOUNTS, at, expected_totals, move, open_stores, read_all, sell
-from tests.api.trade import MERCHANT, ORDERS, Trade, trade
+from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.console.browser import Page
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
@@ -21,7 +21,9 @@ from tests.sharing import own, shared
 
 from mercato.console.screens.reports import MAX_DAYS
 from mercato.features.orders import summaries
+from mercato.features.orders.reports import Days, Selection
 from mercato.features.orders.summaries import percentiles_of
+from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Role
 
 pytestmark = shared
@@ -171,6 +173,21 @@ async def test_days_that_make_no_report_are_said_beside_the_field(mercato: Servi
     check_frame(page)
     assert words in page.text
     assert not page.captions
+
+
+async def test_a_report_is_half_a_minute_old_at_most_also_after_the_clock_was_set_back(
+    mercato: Service, shop: MerchantServer
+):
+    here = await trade(mercato, shop, webhook=False)
+    partner_id = (await mercato.app.callers.get((here.pos.key or "").encode())).partner_id
+    selection = Selection(partner_id, Surface.COMMERCE, Days(FIRST, LAST, "UTC"))
+    time = Time()
+    sums = summaries.Summaries(mercato.app.db, time)
+    assert (await sums.look(selection)).currencies == ()
+    await move(mercato, UUID((await here.placed())["orderId"]), at("2026-03-29T12:00:00Z"))
+    for ahead, count in ((timedelta(seconds=29), 0), (timedelta(hours=-1), 1)):
+        time.ahead = ahead
+        assert len((await sums.look(selection)).currencies) == count
 
 
 async def test_only_so_many_orders_are_added_up_and_whole_days_of_them(

@@ -44,6 +44,14 @@ def zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)
 
 
+def local_time(at: datetime, timezone: str) -> datetime:
+    """Return an instant in the time zone. The calendar's first and last hours, which zones lack, stay in UTC."""
+    try:
+        return at.astimezone(zone(timezone))
+    except OverflowError:
+        return at
+
+
 _VERSION_7: Final = 0x7 << 76 | 0b10 << 62
 """Version and variant of a UUIDv7."""
 

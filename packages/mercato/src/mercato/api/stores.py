@@ -43,7 +43,7 @@ from mercato_contract.stores import (
     StoreStatusValue,
     StoreUpdate,
 )
-from mercato_contract.wire import Wire, as_json, parse_instant, validator
+from mercato_contract.wire import Wire, as_json, instant_fault, parse_instant, validator
 
 onboarding = Operations(access=Access.COMMERCE, tag="Commerce")
 commerce_stores = Operations(access=Access.COMMERCE, tag="Commerce")
@@ -277,9 +277,11 @@ async def get_store_availability(call: Call[None, AtQuery]) -> Answer[StoreAvail
     at = call.app.clock()
     if call.query.at is not None:
         parsed = parse_instant(call.query.at)
+        if parsed is None:
+            raise ValidationFailed.at(None, instant_fault("at"))
         # The first and last day of the calendar lack a local time in some zones.
-        if parsed is None or not MINYEAR < parsed.year < MAXYEAR:
-            raise ValidationFailed.at(None, "at must be an RFC 3339 instant, like 2026-01-31T18:30:00Z.")
+        if not MINYEAR < parsed.year < MAXYEAR:
+            raise ValidationFailed.at(None, f"at must be of the years {MINYEAR + 1} to {MAXYEAR - 1}.")
         at = parsed
     return Answer(availability_of(row, catalog, at), headers=_NO_STORE)
 

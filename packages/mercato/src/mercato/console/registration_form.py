@@ -196,9 +196,10 @@ def _check_orders(draft: Draft, texts: Texts) -> Faults:
         faults["webhookUrl"] = "Enter a web address, like https://example.com/orders."
     if "pickup" not in texts and "delivery" not in texts:
         faults["pickup"] = "Choose one of the two at least."
+    _, details = store_forms.read_update({"minimumOrderAmount": texts.get("minimum")}, FIELDS)
     if (fault := _amount_fault(texts.get("minimum"), draft.currency)) is not None:
-        faults["minimum"] = fault
-    return faults
+        details["minimum"] = fault
+    return details | faults
 
 
 def _check_charges(draft: Draft, texts: Texts) -> Faults:

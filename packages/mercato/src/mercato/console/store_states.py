@@ -4,7 +4,6 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from mercato.features.stores.operators import StoreSummary
 from mercato.features.stores.search import Opening, find_openings
 from mercato.features.stores.views import ORDERS_UNSEEN_MESSAGE
 from mercato.platform.db.engine import Read
+from mercato_contract.clock import local_time
 from mercato_contract.stores import StoreStatusValue
 
 MAX_REASON: Final = 120
@@ -92,8 +92,7 @@ def _state_of(
 
 def _clock(at: datetime, timezone: str, now: datetime) -> str:
     """Return an instant as a time of the store's day: with its weekday, or date, if it isn't today."""
-    zone = ZoneInfo(timezone)
-    local, today = at.astimezone(zone), now.astimezone(zone)
+    local, today = local_time(at, timezone), local_time(now, timezone)
     if local.date() == today.date():
         return f"{local:%H:%M}"
     near = abs((local.date() - today.date()).days) < _WEEK

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final
@@ -12,6 +11,7 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from mercato_contract.clock import local_time
 from mercato_contract.wire import parse_instant, rfc3339
 
 UTC: Final = "UTC"
@@ -131,9 +131,7 @@ def _local(context: Context, text: str) -> str:
 
 
 def _in_zone(at: datetime, timezone: str) -> str:
-    with suppress(OverflowError):  # the calendar's first or last day
-        at = at.astimezone(ZoneInfo(timezone))
-    return at.isoformat(" ", "seconds")[:19]
+    return local_time(at, timezone).isoformat(" ", "seconds")[:19]
 
 
 def _time(text: str, shown: str, title: str | None) -> Markup:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from msgspec import Meta
 
@@ -22,6 +21,7 @@ from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.operators import StoreFilter, list_stores
 from mercato.platform.errors import Conflict, InvalidCursor
+from mercato_contract.clock import local_time
 from mercato_contract.feeds import EventsQuery
 from mercato_contract.orders import (
     CancellationDecision,
@@ -135,9 +135,8 @@ def show_age(age: timedelta) -> str:
 
 def show_time(at: datetime, timezone: str, now: datetime) -> str:
     """Return the time of day in the store's zone, with the day unless it is today's."""
-    zone = ZoneInfo(timezone)
-    local = at.astimezone(zone)
-    day = "" if local.date() == now.astimezone(zone).date() else f"{local:%a} {local.day} {local:%b} "
+    local = local_time(at, timezone)
+    day = "" if local.date() == local_time(now, timezone).date() else f"{local:%a} {local.day} {local:%b} "
     return f"{day}{local:%H:%M}"
 
 

@@ -141,6 +141,8 @@ def _checked(verified: Verified) -> Report:
         )
     if report.kind not in _KINDS:
         raise _refused(f"Its kind is neither {' nor '.join(_KINDS)}.")
+    if not report.target.isprintable():
+        raise _refused("The name of its target has characters that nobody sees.")
     if len(report.checks) > MAX_CHECKS:
         raise _refused(f"It has more than {MAX_CHECKS} checks.")
     if report.counts != count(report.checks):

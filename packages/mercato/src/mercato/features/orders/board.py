@@ -4,7 +4,7 @@ It has the orders about which no store is called. A store's own system shows the
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
@@ -36,6 +36,7 @@ UNTOUCHED: Final = timedelta(minutes=5)
 """After this a new order is late that the service has accepted."""
 
 WAITING: Final = timedelta(minutes=15)
+_LAST: Final = datetime.max.replace(tzinfo=UTC) - WAITING
 """How long after its time an order that is ready isn't late yet: somebody comes for it."""
 
 NUMBER_LENGTH: Final = 5
@@ -172,7 +173,7 @@ def _late_at(
         case Column.PREPARING:
             return due
         case Column.READY:
-            return due and due + WAITING
+            return due and min(due, _LAST) + WAITING
 
 
 def _place(card: Card) -> tuple[datetime, UUID]:

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR, STORE_UNREACHABLE
 from mercato.features.orders.record import OrderRow, StoreAnswer, StoredCancellation
 from mercato.features.orders.rules import NOT_ACCEPTED
+from mercato_contract.clock import local_time
 from mercato_contract.orders import Actor, CancellationStatus, OrderState, OrderStatus, TimelineEntry
 from mercato_contract.placements import PickupFulfillment
 from mercato_contract.problems import OrderError
@@ -211,8 +211,7 @@ def _cancelling(order: OrderFacts) -> Iterator[str]:
 def _promise(order: OrderFacts) -> str:
     if order.promised_for is None:
         return ""
-    zone = ZoneInfo(order.timezone)
-    at, now = order.promised_for.astimezone(zone), order.now.astimezone(zone)
+    at, now = (local_time(one, order.timezone) for one in (order.promised_for, order.now))
     day = "" if at.date() == now.date() else f" on {at.day} {at:%B}"
     late = order.now - order.promised_for
     too_late = f" and {span(late)} late" if late >= _MINUTE else ""

@@ -211,7 +211,8 @@ class Summaries:
         return found if found is not None and self._is_fresh(found) else None
 
     def _is_fresh(self, summary: Summary) -> bool:
-        return self._now() - summary.at < KEPT
+        # A clock that was set back makes none of them older.
+        return timedelta() <= self._now() - summary.at < KEPT
 
     async def _make(self, selection: Selection) -> Summary:
         at = self._now()

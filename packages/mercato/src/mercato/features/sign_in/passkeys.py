@@ -42,6 +42,9 @@ PURPOSE: Final = "mercato console passkey"
 CHALLENGE_LIFE: Final = timedelta(minutes=5)
 """How long a browser may take to answer."""
 
+SKEW: Final = timedelta(minutes=1)
+"""How much the clocks of two servers may differ. A use from later was recorded before the clock was set back."""
+
 MAX_PASSKEYS: Final = 100
 """Passkeys of the operator's account."""
 
@@ -277,7 +280,7 @@ async def verify(
             credential_current_sign_count=row.sign_count,
             require_user_verification=True,
         )
-    if row.used_at is not None and row.used_at >= made_at:
+    if row.used_at is not None and made_at <= row.used_at <= now + SKEW:
         raise _used()
     return Use(row.id, made_at, found.new_sign_count, person)
 
@@ -319,7 +322,10 @@ async def sign_in(tx: Write, use: Use, *, now: datetime) -> str:
     # The answer to a challenge that was made before the last use has been given already, or was overtaken.
     used = await tx.execute(
         update(table)
-        .where(table.c.id == use.passkey_id, or_(table.c.used_at.is_(None), table.c.used_at < use.made_at))
+        .where(
+            table.c.id == use.passkey_id,
+            or_(table.c.used_at.is_(None), table.c.used_at < use.made_at, table.c.used_at > now + SKEW),
+        )
         .values(used_at=now, sign_count=use.sign_count)
     )
     if used.rowcount != 1:

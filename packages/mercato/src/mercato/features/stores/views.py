@@ -240,7 +240,7 @@ def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> St
         reason=reason,
         detail=words[reason],
         timezone=row.timezone,
-        local_time=local.strftime("%Y-%m-%dT%H:%M:%S"),
+        local_time=local.replace(tzinfo=None).isoformat(timespec="seconds"),
     )
 
 
