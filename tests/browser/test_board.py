@@ -4,6 +4,7 @@ import asyncio
 import re
 import shutil
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,9 @@ from mercato.app import running
 from mercato.asgi import application
 from mercato.http.server import serving
 from mercato.settings import Settings
+from mercato_contract import clock
 from mercato_contract.texts import Secret
+from mercato_contract.wire import parse_instant
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -79,7 +82,7 @@ async def test_a_new_order_is_on_the_board_in_two_seconds_with_its_number_in_the
     await page.get_by_role("status").get_by_text(f"New order {number_of(order)}").wait_for()
     await until(page, "document.title", "(1) Board")
     assert await faults_of(page) == []
-    await card(page, order).get_by_role("button", name="Accept, 20 min", exact=True).click()
+    await card(page, order).get_by_role("button", name="20 min", exact=True).click()
     await page.locator("#preparing").get_by_text(number_of(order)).wait_for()
     await page.get_by_role("status").get_by_text(f"Order {number_of(order)} is accepted.").wait_for()
     await until(page, "document.title", "Board")
@@ -104,10 +107,10 @@ async def test_two_tablets_see_each_others_acts_and_the_second_reads_what_happen
         await card(tablet, order).wait_for(timeout=SOON)
     # The other one doesn't hear of it: its request is held up, and so is what it presses.
     await other.route("**/console/board/changes**", lambda route: route.abort())
-    await card(page, order).get_by_role("button", name="Accept, 10 min", exact=True).click()
+    await card(page, order).get_by_role("button", name="10 min", exact=True).click()
     await page.locator("#preparing").get_by_text(number_of(order)).wait_for()
     await other.route("**/console/board", lambda route: route.abort())
-    button = other.locator("#new").get_by_role("button", name="Accept, 30 min", exact=True)
+    button = other.locator("#new").get_by_role("button", name="30 min", exact=True)
     if await button.count():
         await button.click()
         said = other.get_by_role("status").get_by_text("nothing was done, because it has changed")
@@ -165,6 +168,44 @@ async def test_the_board_comes_back_after_a_restart_of_the_service_without_a_mis
             app.feeds.waiters.close()
 
 
+async def test_a_board_that_is_drawn_for_a_week_keeps_its_size(page: Any, manual: Trade):
+    for _ in range(6):
+        await manual.placed()
+    await page.clock.install()
+    drawn = 0
+
+    async def count(route: Any) -> None:
+        nonlocal drawn
+        drawn += 1
+        await route.continue_()
+
+    # Something has always changed, so it draws twice in a second.
+    await page.route("**/console/board/changes**", lambda route: route.fulfill(body="changed"))
+    await open_board(page, manual)
+    await page.route("**/console/board", count)
+    developer = await page.context.new_cdp_session(page)
+
+    async def sizes_after(drawings: int) -> tuple[int, ...]:
+        wanted = drawn + drawings
+        async with asyncio.timeout(PATIENCE):
+            while drawn < wanted:
+                await page.clock.run_for(550)
+        # One that is being drawn at that moment has the page twice, so the least of several counts.
+        return tuple(min(sizes) for sizes in zip(*[await sizes_now() for _ in range(5)], strict=True))
+
+    async def sizes_now() -> tuple[int, int, int]:
+        await developer.send("HeapProfiler.collectGarbage")
+        counted = await developer.send("Memory.getDOMCounters")
+        used = (await developer.send("Runtime.getHeapUsage"))["usedSize"]
+        return counted["nodes"], counted["jsEventListeners"], used
+
+    before = await sizes_after(20)
+    after = await sizes_after(100)
+    assert await page.locator("#new .card").count() == 6
+    for first, last, share in zip(before, after, (1.2, 1.2, 1.3), strict=True):
+        assert last <= first * share
+
+
 async def test_what_somebody_is_typing_stays_when_an_order_comes(page: Any, manual: Trade):
     await open_board(page, manual)
     first = await manual.placed()
@@ -175,6 +216,26 @@ async def test_what_somebody_is_typing_stays_when_an_order_comes(page: Any, manu
     await card(page, second).wait_for(timeout=SOON)
     assert await minutes.input_value() == "42"
     assert await page.evaluate("document.activeElement.type") == "number"
+
+
+async def test_enter_after_typed_minutes_accepts_with_them_and_impossible_ones_only_stop_their_own_button(
+    page: Any, manual: Trade
+):
+    await open_board(page, manual)
+    typed, pressed = [await manual.placed() for _ in range(2)]
+    for order in (typed, pressed):
+        await card(page, order).get_by_label("Other minutes").fill("0", timeout=SOON)
+        await card(page, order).get_by_role("button", name="Accept", exact=True).click()
+        assert await page.evaluate("document.querySelectorAll('#new input:user-invalid').length") > 0
+    await card(page, typed).get_by_label("Other minutes").fill("240")
+    await card(page, typed).get_by_label("Other minutes").press("Enter")
+    await card(page, pressed).get_by_role("button", name="20 min", exact=True).click()
+    for order, minutes in ((typed, 240), (pressed, 20)):
+        await page.locator("#preparing").get_by_text(number_of(order)).wait_for()
+        now = (await manual.pos.get(f"/v1/commerce/orders/{order['orderId']}")).json()
+        ready = parse_instant(now["estimatedReadyAt"])
+        assert ready is not None
+        assert timedelta(minutes=minutes - 2) <= ready - clock.now() <= timedelta(minutes=minutes + 1)
 
 
 async def test_orders_that_were_read_before_a_press_are_not_drawn_after_its_answer(page: Any, manual: Trade):
@@ -199,7 +260,7 @@ async def test_orders_that_were_read_before_a_press_are_not_drawn_after_its_answ
     await settled(manual)
     await page.route("**/console/board", hold)
     await page.route(f"**/console/board/{order['orderId']}/**", follow)
-    await card(page, order).get_by_role("button", name="Accept, 20 min", exact=True).click()
+    await card(page, order).get_by_role("button", name="20 min", exact=True).click()
     status = page.get_by_role("status").get_by_text(f"Order {number_of(order)} is accepted.")
     await status.wait_for()
     # It waits for changes again once it has drawn, or left, the orders that it read.
@@ -229,6 +290,28 @@ async def test_a_new_order_rings_once_the_person_has_allowed_it(page: Any, manua
     await page.locator("#sound[aria-pressed=false]").wait_for()
 
 
+@pytest.mark.parametrize("size", [(360, 800), (1024, 600), (1280, 720)], ids=lambda size: str(size[0]))
+async def test_a_card_has_one_button_for_each_act_and_the_board_the_search_of_every_page(
+    page: Any, manual: Trade, size: tuple[int, int]
+):
+    await page.set_viewport_size({"width": size[0], "height": size[1]})
+    await open_board(page, manual)
+    order = await manual.placed()
+    await card(page, order).wait_for(timeout=SOON)
+    for name in ("Accept", "10 min", "20 min", "30 min", "Refuse", "Print"):
+        assert await page.get_by_role("button", name=name).count() == 1, name
+    navigation = page.get_by_role("navigation", name="Console")
+    if size[0] < 1280:
+        assert not await navigation.is_visible()
+        await page.get_by_role("button", name="Menu").click()
+    assert await navigation.get_by_role("button", name="Sign out").is_visible()
+    await page.keyboard.press("Escape")
+    search = page.get_by_role("searchbox")
+    await search.fill(number_of(order))
+    await search.press("Enter")
+    await page.get_by_role("heading", name="Search", exact=True).wait_for()
+
+
 async def test_the_keyboard_reaches_every_button_of_a_card(page: Any, manual: Trade):
     await open_board(page, manual)
     order = await manual.placed()
@@ -242,7 +325,7 @@ async def test_the_keyboard_reaches_every_button_of_a_card(page: Any, manual: Tr
                 "document.activeElement.ariaLabel || document.activeElement.innerText || 'minutes'"
             )
         )
-    times = ["Accept, 10 min", "Accept, 20 min", "Accept, 30 min"]
+    times = ["10 min", "20 min", "30 min"]
     assert names == [*times, "minutes", "Accept", "Refuse", "Print"]
 
 
@@ -270,6 +353,20 @@ async def test_an_order_prints_alone(page: Any, manual: Trade):
     assert not await ticket.get_by_role("button", name="Print").is_visible()
     assert await ticket.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert await ticket.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+
+
+@pytest.mark.parametrize("lines", [1, 30])
+async def test_a_ticket_is_one_page_of_80_mm_as_long_as_the_order(page: Any, manual: Trade, lines: int):
+    order = await manual.placed(manual.order(*(tea(quantity=number + 1) for number in range(lines))))
+    await open_board(page, manual)
+    await page.goto(f"{manual.mercato.base}/console/orders/{order['orderId']}/ticket")
+    paper = await page.pdf(prefer_css_page_size=True)
+    sizes = [tuple(map(float, one.split())) for one in re.findall(rb"/MediaBox \[0 0 ([\d. ]+)\]", paper)]
+    assert len(sizes) == 1
+    width, height = (round(points / 72 * 25.4) for points in sizes[0])
+    content = await page.evaluate("document.querySelector('main').offsetHeight / 96 * 25.4")
+    assert width == 80
+    assert content <= height <= content + 15
 
 
 @pytest.mark.parametrize(("width", "height"), [(1024, 600), (360, 800)])

@@ -13,6 +13,9 @@ import aiohttp
 _SCRIPT: Final = re.compile(rb"<script\b[^>]*>", re.IGNORECASE)
 _VOID: Final = {"meta", "link", "input", "br", "img", "hr"}
 
+_IN_NO_PARAGRAPH: Final = {"div", "fieldset", "form", "h2", "h3", "ol", "p", "section", "table", "ul"}
+"""Elements that end a paragraph whose end tag is left out."""
+
 
 @dataclass
 class Element:
@@ -48,6 +51,10 @@ class _Parser(HTMLParser):
         self._open = [self.root]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _IN_NO_PARAGRAPH and self._open[-1].tag == "p":
+            self._open.pop()
+        if tag == "li":
+            self._end_entry()
         element = Element(tag, {name: value or "" for name, value in attrs})
         self._open[-1].children.append(element)
         if tag not in _VOID:
@@ -56,6 +63,15 @@ class _Parser(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         for depth in range(len(self._open) - 1, 0, -1):
             if self._open[depth].tag == tag:
+                del self._open[depth:]
+                return
+
+    def _end_entry(self) -> None:
+        """End the entry before the one that begins, if its end tag is left out."""
+        for depth in range(len(self._open) - 1, 0, -1):
+            if self._open[depth].tag in {"ul", "ol"}:
+                return
+            if self._open[depth].tag == "li":
                 del self._open[depth:]
                 return
 

@@ -92,11 +92,12 @@ async def test_an_order_is_on_the_board_with_what_a_kitchen_needs(manual: Trade,
     ):
         assert text in card.text, text
     assert "0 min" in card.text
-    assert [one.attributes["class"] for one in card.all("ul")[0].all("li")] == [
-        "depth-0",
-        "depth-1",
-        "depth-1",
-    ]
+    # What was chosen stands below its item: as a list in it, which a screen reader says, too.
+    item, *choices = card.all("ul")[0].all("li")
+    assert item.all("li") == choices
+    assert [one.text for one in choices] == ["Milk", "Lemon"]
+    # A board may have thousands of them: each costs its name and four bytes.
+    assert b"<ul><li>Milk<li>Lemon</ul>" in page.body
     assert [numbers(page, column) for column in ("preparing", "ready")] == [[], []]
 
 
@@ -217,34 +218,42 @@ async def test_sixty_cards_have_at_most_100_kb_and_their_buttons_are_grouped_by_
         order = await manual.placed()
         if status is not None:
             assert (await manual.update(order, status=status)).status == 200
-    page = await tablet.open(BOARD)
+    page = await tablet.open(f"{BOARD}?storeId={manual.store['storeId']}")
     shown = [found[0] for found in (cards(page, column) for column in ("new", "preparing", "ready"))]
     assert len(shown) == 3
     for card in shown:
-        (group,) = card.all("div", role="group")
-        (name,) = card.all("h3", id=group.attributes["aria-labelledby"])
-        assert name.text == number_of({"orderId": card.attributes["id"]})
+        (group,) = card.all("fieldset")
+        number = number_of({"orderId": card.attributes["id"]})
+        assert (card.all("h3")[0].text, group.attributes["aria-label"]) == (number, number)
         assert len(group.all("button")) == len(card.all("button"))
-    found = re.findall(rb'<li id="o-.*?</section>', page.body, re.DOTALL)
-    assert len(found) == 3
-    frame = len(page.body) - sum(map(len, found))
-    long_names = 60 * 80
-    assert frame + 20 * sum(map(len, found)) + long_names <= 100_000
+    sizes = [len(found) for found in re.findall(rb'<li id="o-.*?</section>', page.body, re.DOTALL)]
+    assert len(sizes) == 3
+    # A new order has the most buttons, so the largest board has nothing else; its items may have names of 80 letters.
+    assert max(sizes) == sizes[0]
+    assert len(page.body) - sum(sizes) + 60 * (sizes[0] + 80) <= 100_000
 
 
 async def test_other_minutes_are_typed(manual: Trade, tablet: Browser):
     order = await manual.placed()
     page = await tablet.open(BOARD)
-    await tablet.press(page, "Accept", minutes="45")
+    await tablet.press(page, "Accept", other="45")
     ready = parse_instant((await read(manual, order))["estimatedReadyAt"])
     assert ready is not None
     assert timedelta(minutes=44) <= ready - clock.now() <= timedelta(minutes=46)
 
 
+async def test_a_button_with_minutes_counts_before_typed_ones(manual: Trade, tablet: Browser):
+    order = await manual.placed()
+    await tablet.press(await tablet.open(BOARD), "20 min", other="45")
+    ready = parse_instant((await read(manual, order))["estimatedReadyAt"])
+    assert ready is not None
+    assert ready - clock.now() <= timedelta(minutes=22)
+
+
 @pytest.mark.parametrize("minutes", ["0", "-5", "1441", "soon", "1e3"])
 async def test_minutes_that_cannot_be_change_nothing(manual: Trade, tablet: Browser, minutes: str):
     order = await manual.placed()
-    page = await tablet.press(await tablet.open(BOARD), "Accept", minutes=minutes)
+    page = await tablet.press(await tablet.open(BOARD), "Accept", other=minutes)
     assert page.status in {400, 422}
     assert (await read(manual, order))["status"] == "pending"
 
@@ -354,6 +363,68 @@ async def test_a_decision_about_a_cancellation_that_is_over_is_explained(manual:
     late = await tablet.press(page, "Cancel order")
     assert (late.status, "On the grill" in late.text) == (409, True)
     assert (await read(manual, order))["state"] == "open"
+
+
+# --- what leads to it -----------------------------------------------------------------------------------
+
+
+async def test_an_orders_page_has_the_number_that_the_board_and_the_ticket_have(
+    mercato: Service, manual: Trade, tablet: Browser, shop: MerchantServer
+):
+    order = await manual.placed()
+    path = f"/console/orders/{order['orderId']}"
+    said = f"{number_of(order)} on the board and on the ticket"
+    page = await tablet.open(path)
+    assert (page.heading, said in page.region("Now")) == (f"Test Store {order['orderId'][:8]}", True)
+    assert (await manual.update(order, status="confirmed", partnerOrderId="T-65")).status == 200
+    page = await tablet.open(path)
+    assert (page.heading, "on the ticket" in page.text) == ("Test Store T-65", False)
+    called = await trade(mercato, shop)
+    browser = await enter_as_partner(mercato, called.pos)
+    page = await browser.open(f"/console/orders/{(await called.placed())['orderId']}")
+    assert "on the ticket" not in page.text
+
+
+async def test_an_order_is_found_by_the_number_of_its_ticket_by_those_who_see_it(
+    mercato: Service, manual: Trade, tablet: Browser
+):
+    orders = [await manual.placed() for _ in range(3)]
+    order, number = orders[1], number_of(orders[1])
+    path = f"/console/orders/{order['orderId']}"
+
+    async def finds(browser: Browser, text: str) -> list[str]:
+        page = await browser.post("/console/search", {"text": text})
+        return [one.attributes["href"] for one in page.row_links]
+
+    one_store = await enter_as_partner(mercato, manual.pos, storeId=manual.store["storeId"])
+    storefront = await enter_as_partner(mercato, manual.front)
+    for browser in (tablet, one_store, storefront):
+        for text in (number, number.lower(), f"#{number}"):
+            assert await finds(browser, text) == [path], text
+    stranger = await enter_as_partner(mercato, (await mercato.partner(PartnerKind.BOTH))[1])
+    assert await finds(stranger, number) == []
+    assert (await manual.update(order, status="confirmed", partnerOrderId="T-65")).status == 200
+    assert (await finds(tablet, number), await finds(tablet, "T-65")) == ([], [path])
+
+
+@pytest.mark.parametrize("handling", ["manual", "automatic", "webhook"])
+async def test_a_stores_page_leads_those_to_its_board_who_handle_its_orders(
+    mercato: Service, shop: MerchantServer, handling: str
+):
+    deal = await trade(mercato, shop, webhook=handling == "webhook")
+    if handling != "webhook":
+        await handled(deal, orderHandling=handling)
+    account = (await mercato.app.callers.get((deal.pos.key or "").encode())).partner_id
+    path = f"/console/stores/{deal.store['storeId']}"
+    board = f"{BOARD}?storeId={deal.store['storeId']}"
+    for role in (Role.MANAGER, Role.SUPPORT, Role.READ_ONLY):
+        browser, _ = await enter_as_person(mercato, role, account, name=f"Eve {role}")
+        page = await browser.open(path)
+        assert page.status == 200
+        links = [one.attributes["href"] for one in page.root.all("a") if one.text == "Open the board"]
+        assert links == ([board] if handling != "webhook" and role is not Role.READ_ONLY else []), role
+    storefront = await enter_as_partner(mercato, deal.front)
+    assert "Open the board" not in (await storefront.open(path)).text
 
 
 # --- who may --------------------------------------------------------------------------------------------
@@ -558,6 +629,19 @@ async def test_the_ticket_has_the_order_for_those_who_make_and_bring_it(manual: 
     assert "CANCELLED" in (await tablet.open(page.url)).text
 
 
+@on_both
+async def test_the_ticket_has_what_the_order_costs_after_its_adjustments(manual: Trade, tablet: Browser):
+    order = await manual.placed()
+    await manual.update(order, status="confirmed")
+    refund = {"type": "refund", "amount": "2.90", "reason": "One is sold out"}
+    headers = {"Idempotency-Key": order["orderId"]}
+    reply = await manual.pos.post(f"{MERCHANT}/{order['orderId']}/adjustments", refund, headers=headers)
+    assert reply.json()["amounts"]["totalAfterAdjustments"] == "2.90"
+    page = await tablet.press(await tablet.open(BOARD), "Print")
+    assert "Total 2.90 USD" in page.text
+
+
+@on_both
 async def test_the_boards_of_all_change_when_anybody_acts(mercato: Service, manual: Trade, tablet: Browser):
     order = await manual.placed()
     page = await tablet.open(BOARD)
@@ -569,3 +653,13 @@ async def test_the_boards_of_all_change_when_anybody_acts(mercato: Service, manu
     assert numbers(await tablet.open(BOARD), "preparing") == [number_of(order)]
     assert (await cancel(manual, order)).status == 503
     assert "The customer wants to cancel." in (await tablet.open(BOARD)).text
+
+
+async def test_the_board_says_whose_clocks_its_times_are_of(mercato: Service, shop: MerchantServer):
+    """A card says its times in the zone of its store, whatever zone the account's pages have."""
+    deal = await trade(mercato, shop)
+    browser = await enter_as_partner(mercato, deal.pos)
+    for path in ("/console/board", f"/console/board?storeId={deal.store['storeId']}"):
+        page = await browser.open(path)
+        assert "Times are those of clocks at the store of each order." in page.text
+        assert "Times are in" not in page.text

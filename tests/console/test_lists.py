@@ -31,6 +31,7 @@ CALLER: Final = Caller(ID, ID, Surface.MARKETFRONT, Limits())
 NOW: Final = clock.now()
 EVERYTHING: Final = lookup.Scope(customers=True, names=True)
 OWN: Final = lookup.Scope(partner_id=ID, surfaces=(Surface.COMMERCE,), customers=True, names=True)
+BOTH: Final = lookup.Scope(partner_id=ID, surfaces=(Surface.COMMERCE, Surface.MARKETFRONT))
 CONTACTS: Final = ContactKeys([b"k" * 32])
 
 Read = Callable[[Any], Awaitable[Any]]
@@ -58,6 +59,9 @@ LISTS: Final[dict[str, Read]] = {
     "search by id": lambda tx: lookup.find_all(tx, str(ID), EVERYTHING, CONTACTS),
     "search by the end of an id": lambda tx: lookup.find_all(tx, str(ID)[-8:], EVERYTHING, CONTACTS),
     "search by the end of an id of a partner": lambda tx: lookup.find_all(tx, str(ID)[-8:], OWN, CONTACTS),
+    "search by the number of a ticket": lambda tx: lookup.find_all(tx, "0a1b2", EVERYTHING, CONTACTS),
+    "search by the number of a ticket of a partner": lambda tx: lookup.find_all(tx, "0a1b2", OWN, CONTACTS),
+    "search by the number of a ticket of both": lambda tx: lookup.find_all(tx, "0a1b2", BOTH, CONTACTS),
     "search by words": lambda tx: lookup.find_all(tx, "some words", EVERYTHING, CONTACTS),
     "search by words of a partner": lambda tx: lookup.find_all(tx, "some words", OWN, CONTACTS),
     "search by phone": lambda tx: lookup.find_all(tx, "+31612345678", EVERYTHING, CONTACTS),

@@ -10,6 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import Column, ColumnElement, and_, exists, false, func, literal, or_, select
 from sqlalchemy import text as sql
 
@@ -17,6 +18,7 @@ from mercato.features.catalogs.tables import catalog_runs
 from mercato.features.discovery.index import name_key_of
 from mercato.features.discovery.tables import store_search
 from mercato.features.discovery.text import render_query, text_query_of
+from mercato.features.orders.board import NUMBER_LENGTH
 from mercato.features.orders.search import (
     ContactKeys,
     find_orders,
@@ -48,8 +50,12 @@ MAX_NAMES: Final = 2_000
 MAX_TEXT: Final = 400
 """Characters of a text that is searched for."""
 
+MAX_NUMBERED: Final = 2_000
+"""The newest orders among which one is looked for by the number that the board and the ticket have."""
+
 _AMBIGUOUS: Final = 2
 
+_TICKET: Final = re.compile(rf"#?([0-9a-f]{{{NUMBER_LENGTH}}})", re.IGNORECASE)
 _DIGITS: Final = re.compile(rf"[0-9a-f]{{{MIN_SHOWN},32}}")
 _IDS: Final[dict[str, Column[UUID]]] = {
     "order": orders.c.id,
@@ -136,9 +142,9 @@ class Found(Struct, frozen=True, kw_only=True):
 async def find_all(tx: Read, words: str, scope: Scope, contacts: ContactKeys) -> Found:
     """Return what the text stands for.
 
-    An order's number, and its customer's phone number, e-mail address or name; the name or a merchant's id of a store;
-    the name or the key of a partner, for operators; a webhook-id; the id of a refused request; any id, or 8 digits or
-    more of its beginning; and the last 8 digits of an id, which lists show.
+    An order's number, also that of its ticket, and its customer's phone number, e-mail address or name; the name or a
+    merchant's id of a store; the name or the key of a partner, for operators; a webhook-id; the id of a refused
+    request; any id, or 8 digits or more of its beginning; and the last 8 digits of an id, which lists show.
     """
     words = _cleaned(words)
     if not words:
@@ -219,10 +225,30 @@ async def _find_orders(tx: Read, words: str, scope: Scope, contacts: ContactKeys
     visible = scope.conditions("order")
     found = await find_orders(tx, wanted, visible=visible, limit=MAX_MATCHES)
     found = found or await _find_by_key(tx, words, scope)
+    found = _first(found, await _find_by_ticket(tx, words, scope))
     if not scope.names:
         return found
     named = contacts.name_candidates(words)
     return _first(found, await find_orders_named(tx, named, visible=visible, limit=MAX_MATCHES))
+
+
+async def _find_by_ticket(tx: Read, words: str, scope: Scope) -> list[UUID]:
+    """Return orders without a number of their store's by the one that their ticket has: the end of their id."""
+    number = _TICKET.fullmatch(words)
+    if number is None:
+        return []
+    # Of one side at a time, or of one store: only so an index has the newest.
+    sides = [replace(scope, surfaces=(surface,)).conditions("order") for surface in scope.surfaces] or [[]]
+    if scope.store_id is not None:
+        sides = [[orders.c.store_id == scope.store_id]]
+    found: list[UUID] = []
+    for side in sides:
+        newest = select(orders.c.id).where(*side).order_by(orders.c.id.desc()).limit(MAX_NUMBERED)
+        found += [row.id for row in await tx.all(newest) if row.id.hex.endswith(number[1].lower())]
+    c = orders.c
+    taken = c.id.in_(found), c.handling.is_not(None), c.partner_order_id.is_(None)
+    query = select(c.id).where(*taken, *scope.conditions("order")).order_by(c.id.desc()).limit(MAX_MATCHES)
+    return [row.id for row in await tx.all(query)] if found else []
 
 
 async def _find_by_key(tx: Read, words: str, scope: Scope) -> list[UUID]:

@@ -23,6 +23,7 @@ from mercato.features.stores.operators import StoreFilter, list_stores
 from mercato.platform.errors import Conflict, InvalidCursor
 from mercato_contract.clock import local_time
 from mercato_contract.feeds import EventsQuery
+from mercato_contract.money import to_text
 from mercato_contract.orders import (
     CancellationDecision,
     OrderState,
@@ -108,6 +109,8 @@ async def _page(
         "max_minutes": MAX_MINUTES,
         "refused": refused,
         "said": said,
+        # What a session of one store has is its own without saying so.
+        "chosen": None if visit.store_id else store_id,
         "store_id": store_id,
         "stores": sorted(((one.id, one.name) for one in stores), key=lambda store: store[1].casefold()),
         **_times(now),
@@ -170,10 +173,17 @@ class ActionForm(BoardQuery):
     """The board that the button is on."""
 
 
-class AcceptForm(BoardQuery):
-    """When an order will be ready: in so many minutes, or at the time that the customer has chosen."""
+_Minutes = Annotated[int, Meta(ge=1, le=MAX_MINUTES)]
 
-    minutes: Annotated[int, Meta(ge=1, le=MAX_MINUTES)] | None = None
+
+class AcceptForm(BoardQuery):
+    """When an order will be ready: in so many minutes, or at the time that the customer has chosen.
+
+    The minutes of a button come before those in the field beside it, `other`.
+    """
+
+    minutes: _Minutes | None = None
+    other: _Minutes | None = None
     ready_at: Instant | None = None
 
 
@@ -181,9 +191,10 @@ class AcceptForm(BoardQuery):
 async def accept_order(visit: Visit) -> Done | Page:
     card, form = await _card(visit), visit.fields(AcceptForm)
     ready_at = form.ready_at
-    if form.minutes is not None:
+    minutes = form.minutes or form.other
+    if minutes is not None:
         # To the minute, as people say it; so two who press the same button at once mean the same.
-        ready = visit.app.clock() + form.minutes * _MINUTE
+        ready = visit.app.clock() + minutes * _MINUTE
         ready_at = rfc3339(ready.replace(second=0, microsecond=0) + _MINUTE)
     update = OrderStatusUpdate(status=OrderStatus.CONFIRMED, estimated_ready_at=ready_at)
     return await _act(visit, card, form, update, "Order {} is accepted.", seen=OrderStatus.PENDING)
@@ -305,6 +316,12 @@ def _board_of(visit: Visit, query: BoardQuery) -> str:
 async def show_ticket(visit: Visit) -> Page:
     card = await _card(visit)
     fulfillment = card.order.fulfillment
-    delivery = fulfillment if isinstance(fulfillment, DeliveryFulfillment) else None
-    values = {"card": card, "order": card.order, "delivery": delivery, **_times(visit.app.clock())}
+    values = {
+        "card": card,
+        "order": card.order,
+        "delivery": fulfillment if isinstance(fulfillment, DeliveryFulfillment) else None,
+        # What is to be paid now.
+        "total": to_text(card.order.total_after_adjustments, card.order.currency),
+        **_times(visit.app.clock()),
+    }
     return Page("ticket.html", f"Ticket {card.number}", values)

@@ -22,6 +22,7 @@ from mercato.console.screen import (
 )
 from mercato.console.times import say_text
 from mercato.features.orders import operators
+from mercato.features.orders.board import short_number
 from mercato.features.orders.cancellation_calls import is_store_called
 from mercato.features.orders.errors import OrderNotFound
 from mercato.features.orders.history import note_of, title_of
@@ -169,6 +170,8 @@ async def _page(
         "progress": progress_of(row, entries),
         "amounts": list(_amounts(row)),
         "totals": _TOTALS,
+        # Of what the store's own system takes there is neither a card nor a ticket, and its number is in the heading.
+        "ticket_number": short_number(row) if row.handling and not row.partner_order_id else None,
         "store": store,
         "how": _handover(row),
         "address": None if address is None else _one_line(address),

@@ -10,6 +10,7 @@ from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.console.store_states import calls_shown, find_states
 from mercato.features.catalogs.operators import RunFilter, list_runs
 from mercato.features.lookup import MAX_MATCHES, MAX_TEXT, Found, find_all
+from mercato.features.orders.board import NUMBER_LENGTH
 from mercato.features.orders.operators import list_orders_of
 from mercato.features.orders.search import MAX_NAMED
 from mercato.features.partners.queries import find_names
@@ -58,6 +59,7 @@ def _page(visit: Visit, text: str, found: Found | None, rows: dict[str, Any]) ->
         "max_text": MAX_TEXT,
         "most": MAX_MATCHES,
         "max_named": MAX_NAMED,
+        "ticket_length": NUMBER_LENGTH,
         "customers": scope.customers,
         "names": scope.names,
     }

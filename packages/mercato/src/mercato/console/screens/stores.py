@@ -36,6 +36,7 @@ from mercato_contract.stores import (
     Address,
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
+    OrderHandling,
     StoreStatusUpdate,
     StoreStatusValue,
 )
@@ -222,6 +223,9 @@ async def show_store(visit: Visit) -> Page:
         "currency": catalog.currency,
         "may_pause": knows,
         "may_sell_out": owns,
+        "has_board": owns
+        and visit.may(Permission.CHANGE_ORDERS)
+        and row.handling is not OrderHandling.WEBHOOK,
         "handling": handling_words(row) if knows else None,
         "charges": list(charge_lines(row)) if knows else [],
         "failure": found[0].failing if knows else None,

@@ -153,7 +153,7 @@
       if (time.textContent !== shown) time.textContent = shown;
       const isLate = card.dataset.late !== undefined && new Date(card.dataset.late) <= now;
       card.classList.toggle('late', isLate);
-      card.querySelector('.late-word').hidden = !isLate;
+      card.querySelector('.age b').hidden = !isLate;
     }
     document.title = `${isStale ? '! ' : ''}${known.size ? `(${known.size}) ` : ''}Board`;
   }
@@ -198,7 +198,7 @@
     if (now - contact > WAIT + TICK) lose();
     count();
     if (now - told > READ) status.replaceChildren();
-    if (document.querySelector('#new .card[data-waits]') && now - rung > RING) ring();
+    if (document.querySelector('#new .card small') && now - rung > RING) ring();
   }, TICK);
 
   addEventListener('offline', lose);
@@ -213,17 +213,21 @@
   // --- what people do -----------------------------------------------------------------------------------
 
   document.addEventListener('submit', event => {
-    const form = event.target;
-    if (!form.matches('#board form[method=post]')) return;
+    const form = event.target, button = event.submitter, card = button?.closest('#board .card');
+    if (!card || form.method !== 'post') return;
     event.preventDefault();
-    if (form.classList.contains('sent')) return;
-    form.classList.add('sent');
-    const body = new URLSearchParams(new FormData(form, event.submitter));
+    // Typed minutes are only sent by their own button.
+    if (!button.name && !form.reportValidity()) return;
+    if (card.classList.contains('sent')) return;
+    card.classList.add('sent');
+    const body = new URLSearchParams(new FormData(form, button));
+    if (button.name) body.delete('other');
+    const action = button.hasAttribute('formaction') ? button.formAction : form.action;
     // One after the other, in the order of the presses.
-    acting = acting.then(() => act(form, form.action, body));
+    acting = acting.then(() => act(card, action, body));
   });
 
-  async function act(form, action, body) {
+  async function act(card, action, body) {
     waiting?.abort('again');
     try {
       const text = await request(action, {method: 'POST', body});
@@ -233,7 +237,7 @@
       if (fault instanceof Refused) return location.reload();
       if (!isSignedOut) tell('No connection. Whether it was done is seen here once there is one.', true);
     } finally {
-      form.classList.remove('sent');
+      card.classList.remove('sent');
     }
   }
 

@@ -61,12 +61,12 @@ COLUMNS: Final[Mapping[OrderStatus, Column]] = {
 
 
 class CardLine(Struct, frozen=True):
-    """A line of the cart; `depth` is 0 for an item, and one more for what was chosen of the line above."""
+    """A line of the cart, and what was chosen of it."""
 
-    depth: int
     quantity: int
     name: str
     note: str | None
+    choices: tuple["CardLine", ...]
 
 
 class Card(Struct, frozen=True, kw_only=True):
@@ -139,7 +139,7 @@ def card_of(row: OrderRow, place: tuple[str, str] | None, accept_until: datetime
         name=short_name(row.customer),
         store=store,
         timezone=timezone,
-        lines=tuple(_lines(row.cart.line_items, 0)),
+        lines=tuple(_lines(row.cart.line_items)),
         note=None if row.notes is None else row.notes.order,
         is_pickup=isinstance(fulfillment, PickupFulfillment),
         scheduled_for=scheduled or None,
@@ -155,11 +155,10 @@ def short_number(row: OrderRow) -> str:
     return row.partner_order_id or row.id.hex[-NUMBER_LENGTH:].upper()
 
 
-def _lines(lines: Sequence[CommerceLine], depth: int) -> Iterator[CardLine]:
+def _lines(lines: Sequence[CommerceLine]) -> Iterator[CardLine]:
     for line in lines:
-        yield CardLine(depth, line.quantity, line.name or str(line.item_id), line.note)
-        for group in line.modifier_groups:
-            yield from _lines(group.line_items, depth + 1)
+        choices = tuple(one for group in line.modifier_groups for one in _lines(group.line_items))
+        yield CardLine(line.quantity, line.name or str(line.item_id), line.note, choices)
 
 
 def _late_at(
