@@ -45,7 +45,7 @@ async def test_an_operator_sees_why_a_store_is_closed_and_when_it_opens(
     await page.get_by_role("region", name="Stores", exact=True).get_by_role("link").first.click()
     now = page.get_by_role("region", name="Now", exact=True)
     await now.get_by_text(f"closed until {day} 09:00", exact=True).wait_for()
-    await now.get_by_text("Outside the hours of its catalog.", exact=True).wait_for()
+    await now.get_by_text("Outside its opening hours.", exact=True).wait_for()
     await check(page, f"store-closed-{scheme}-{width}")
 
 

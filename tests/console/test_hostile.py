@@ -35,6 +35,7 @@ from mercato.features.partners.limits import MAX_VISITS
 from mercato.features.partners.model import PartnerKind
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.tables import console_sessions
+from mercato.http.browsers import check_form
 from mercato.http.head import Head
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.errors import RateLimited
@@ -423,6 +424,18 @@ def test_a_cookie_of_backslashes_is_read_at_once():
     scope = {"headers": [(b"cookie", sent)], "path": "/console", "raw_path": b"/console"}
     with cpu_within(1):
         assert Cookies(Head(scope, None), Settings()).read("a") is None
+
+
+@pytest.mark.parametrize(
+    "host", ["mercato", "my_shop:8080", "shop.example:8000", "127.0.0.1:8000", "[::1]:8000"]
+)
+def test_a_form_of_a_page_at_the_host_that_the_browser_calls_is_our_own(host: str):
+    """Browsers don't send Sec-Fetch-Site to plain http; container names and machine names may have underscores."""
+    own = f"http://{host}"
+    headers = [(b"host", host.encode()), (b"origin", own.encode()), (b"content-length", b"0")]
+    head = Head({"headers": headers, "path": "/console", "scheme": "http"}, None)
+    assert head.base_url == own
+    check_form(head)
 
 
 @own()

@@ -32,6 +32,30 @@ def shown(page: Page) -> str:
     return region.all("code")[0].text
 
 
+async def test_what_was_done_is_in_the_status_region_of_a_page_that_shows_something_once(mercato: Service):
+    browser = await enter_whole_account(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[0].id)
+    said = {}
+    for path, button, fields in (
+        ("keys", "Create key", {}),
+        ("keys", "Roll key", {}),
+        ("keys", "Rotate secret", {}),
+        ("agents", "Create agent", {"name": "Lunch"}),
+        ("people", "Invite person", {"name": "Anna", "role": "support"}),
+        ("webhooks/endpoints", "Add endpoint", {"url": "http://127.0.0.1/mine"}),
+    ):
+        page = await browser.press(await browser.open(f"/console/{path}"), button, **fields)
+        assert shown(page)
+        said[button] = page.status_region
+    assert said == {
+        "Create key": "Key created.",
+        "Roll key": "Key rolled.",
+        "Rotate secret": "Secret rotated.",
+        "Create agent": "Agent created.",
+        "Invite person": "Invitation made.",
+        "Add endpoint": "Endpoint added.",
+    }
+
+
 @own()
 async def test_a_key_is_made_shown_once_used_and_revoked(mercato: Service):
     client = (await mercato.partner())[1]
@@ -289,7 +313,7 @@ async def test_limits_and_their_use_are_shown(database_url: str, tmp_path: Path)
         page = await browser.open("/console/keys")
         assert [row[0] for row in page.rows("Limits")] == ["reads", "writes"]
         assert page.rows("Limits")[1][2] == "1", "the link was a write"
-        assert "Stored today 0 of" in page.text
+        assert "Stored today 0.0 of" in page.text
 
 
 @own()

@@ -6,15 +6,18 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
+from sqlalchemy import insert, select
 from tests.api.reporting import move
-from tests.api.trade import trade
-from tests.catalog.documents import cafe
+from tests.api.trade import line, trade
+from tests.catalog.documents import TEA, cafe
 from tests.console.test_screens import HOSTILE, check_frame
-from tests.console.visiting import enter_as_partner
-from tests.databases import mostly_sqlite
+from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
+from mercato.features.stores.tables import stores
+from mercato.features.webhooks.tables import failing_stores
 from mercato_catalog.model import DAYS
 
 pytestmark = [shared, mostly_sqlite]
@@ -49,6 +52,29 @@ async def test_a_merchant_sees_what_needs_attention(mercato: Service, shop: Merc
     page = await stranger.open("/console")
     assert "This account has no store yet." in page.text
     assert stranger.cookies
+
+
+async def test_a_session_of_one_store_sees_that_it_is_in_trouble_among_others_that_are(
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("mercato.console.screens.overview.SHOWN", 1)
+    deal = await trade(mercato, shop)
+    async with mercato.app.db.read() as tx:
+        own = (await tx.all(select(stores).where(stores.c.id == UUID(deal.store["storeId"]))))[0]
+    other = await mercato.live(deal.pos, shop.host(cafe(), "/other.json"), name="Other")
+    now = mercato.app.clock()
+    async with mercato.app.db.write() as writing:
+        for store_id, calls in ((own.id, 3), (UUID(other["storeId"]), 9)):
+            row = {"store_id": store_id, "partner_id": own.partner_id, "calls": calls, "error": "It hung up."}
+            await writing.execute(
+                insert(failing_stores).values(row | {"failing_since": now, "failed_at": now})
+            )
+    for store, calls in ((deal.store, 3), (other, 9)):
+        browser = await enter_as_partner(mercato, deal.pos, storeId=store["storeId"])
+        page = await browser.open("/console/overview")
+        assert [f"{calls} calls failed" in row[1] for row in page.rows("Stores that need attention")] == [
+            True
+        ]
 
 
 @pytest.mark.parametrize("handling", ["manual", "automatic"])
@@ -136,6 +162,20 @@ async def test_today_is_shown_beside_yesterday_with_what_it_came_to(
     assert assert_same.rows("By day (USD)")[0][-1] == "10.80"
 
 
+@own()
+async def test_orders_of_the_largest_total_are_summed_up_to_the_minor_unit(
+    mercato: Service, shop: MerchantServer
+):
+    menu = cafe()
+    menu["items"][TEA]["basePrice"] = "92233720368547758.07"
+    deal = await trade(mercato, shop, webhook=False, catalog=menu)
+    for _ in range(3):
+        await deal.placed(deal.order(line(TEA)))
+    for browser in (await enter_as_partner(mercato, deal.pos), await enter_as_operator(mercato)):
+        assert "276701161105643274.21 USD" in (await browser.open("/console")).text
+
+
+@on_both
 async def test_orders_that_a_person_must_accept_stand_first(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, webhook=False)
     path = f"/v1/commerce/stores/{deal.store['storeId']}"

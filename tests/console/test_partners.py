@@ -33,6 +33,7 @@ async def test_a_partner_is_created_and_its_credentials_are_shown_once(mercato: 
     check_frame(form)
     made = await browser.press(form, "Create partner", name="Joe's <b>Pizza", kind="both")
     check_frame(made)
+    assert made.status_region == "Joe's <b>Pizza was created."
     credentials = shown_once(made)
     assert credentials.keys() == {"Commerce key", "Marketfront key", "Signing secret"}
     client = Client(mercato.base, credentials["Commerce key"], mercato.session)

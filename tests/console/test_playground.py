@@ -90,6 +90,18 @@ async def test_lines_of_the_cart_are_changed_and_removed(mercato: Service, shop:
     assert page.rows("Cart")[0][3] == "4.00", "a refused change leaves the cart"
 
 
+async def test_a_number_of_units_that_was_emptied_does_not_remove_the_line(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    browser, page = await open_playground(mercato, deal)
+    page = await browser.press(page, "Add to cart")
+    page = await browser.press(page, "Update", **{f"units-{page_line(page)}": ""})
+    status, problem = answer(page)
+    assert (status[:3], problem["errors"][0]["pointer"]) == ("400", "/quantity")
+    assert [row[0] for row in page.rows("Cart")] == ["Tea"]
+
+
 def page_line(page: Page) -> str:
     return page.root.all("button", name="line")[0].attributes["value"]
 
@@ -132,7 +144,7 @@ async def test_an_order_for_a_store_that_is_not_a_sandbox_must_be_confirmed(
     mercato: Service, shop: MerchantServer, monkeypatch: Any
 ):
     deal = await trade(mercato, shop)
-    monkeypatch.setattr("mercato.console.screens.playground._is_loopback", lambda _host: False)
+    monkeypatch.setattr("mercato.console.screens.playground.is_loopback", lambda _host: False)
     browser, page = await open_playground(mercato, deal)
     page = await browser.press(page, "Add to cart")
     asked = await browser.press(page, "Place order")
@@ -153,7 +165,7 @@ async def test_a_placed_order_is_not_offered_again_and_the_next_one_begins_with_
     browser, page = await open_playground(mercato, deal)
     placed = await browser.press(await browser.press(page, "Add to cart"), "Place order")
     first = answer(placed)[1]["orderId"]
-    assert f"Order {first} is placed" in placed.text
+    assert placed.status_region == f"Order {first} is placed, and the cart is empty again."
     assert not {"Validate", "Place order"} & set(placed.buttons)
     assert "you can place" not in placed.text
     assert placed.rows("Cart") == [["The cart is empty. Choose an item above, and add it."]]
@@ -187,7 +199,7 @@ async def _broken(_request: web.Request, _body: bytes) -> web.Response:
 async def test_an_account_of_both_kinds_places_in_its_own_stores_without_being_asked(
     mercato: Service, shop: MerchantServer, monkeypatch: Any
 ):
-    monkeypatch.setattr("mercato.console.screens.playground._is_loopback", lambda _host: False)
+    monkeypatch.setattr("mercato.console.screens.playground.is_loopback", lambda _host: False)
     shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}}
     made, client = await mercato.partner(PartnerKind.BOTH, webhook_token="token")
     store = await mercato.live(client, shop.host(cafe()), webhook=shop.base + "/hooks")

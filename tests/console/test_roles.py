@@ -172,7 +172,7 @@ async def test_the_page_people_shows_what_each_role_may_as_the_table_of_roles_ha
         (await enter(mercato, OWNER, account), PARTNER_ROLES),
         (await enter(mercato, ADMIN, None), OPERATOR_ROLES),
     ):
-        rows = (await browser.open("/console/people")).rows("Roles")
+        rows = (await browser.open("/console/people")).rows("Permissions")
         words = {text: permission for permission, _, text in POWERS}
         for text, *cells in rows:
             assert [one == "yes" for one in cells] == [words[text] in ALLOWED[role] for role in roles], text

@@ -3,8 +3,12 @@
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import pytest
+from sqlalchemy import select
 from tests.api.trade import trade
 from tests.catalog.documents import TEA, cafe
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
@@ -13,6 +17,7 @@ from tests.service import MerchantServer, Service, service
 from tests.sharing import own, shared
 
 from mercato.features.partners.model import PartnerKind
+from mercato.features.stores.tables import stores
 from mercato.platform.db.audit import list_entries
 from mercato_contract import clock
 
@@ -160,3 +165,21 @@ async def test_a_setting_turns_pictures_of_items_off(database_url: str, tmp_path
         page = await browser.open(f"/console/stores/{deal.store['storeId']}")
         assert "img-src 'self';" in page.headers["content-security-policy"]
         assert not page.root.all("img", **{"class": "thumbnail"})
+
+
+async def test_an_operator_finds_a_partners_store_by_its_name_among_many_of_that_name(
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("mercato.console.screens.stores.PAGE", 1)
+    deals = [await trade(mercato, shop) for _ in range(3)]
+    operator = await enter_as_operator(mercato)
+    async with mercato.app.db.read() as tx:
+        own = select(stores.c.partner_id)
+        owners = [await tx.scalar(own.where(stores.c.id == UUID(deal.store["storeId"]))) for deal in deals]
+    for deal, owner in zip(deals, owners, strict=True):
+        page = await operator.open(
+            f"/console/stores?{urlencode({'name': deal.store['name'], 'partner': owner})}"
+        )
+        assert [row.attributes["href"] for row in page.row_links] == [
+            f"/console/stores/{deal.store['storeId']}"
+        ]

@@ -37,6 +37,9 @@ async def test_earlier_paths_lead_to_the_present_ones(mercato: Service, shop: Me
     moved = await browser.open(row.replace("webhooks", "deliveries"))
     assert (moved.status, moved.url) == (200, mercato.base + row)
     assert (await browser.open("/console/deliveries/%0d%0aLocation:%20x")).status == 404
+    # Every GET answers HEAD.
+    async with mercato.session.head(f"{mercato.base}/console/deliveries", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (301, "/console/webhooks")
 
 
 async def test_lists_show_the_last_eight_characters_of_ids_and_copy_them_whole(
@@ -58,6 +61,20 @@ async def test_lists_show_the_last_eight_characters_of_ids_and_copy_them_whole(
         assert all(one.attributes["href"].endswith(whole) for one, whole in zip(links, copied, strict=True))
     page = await browser.open(f"/console/orders/{order}")
     assert order in page.region("Details"), "whole on the page of the thing"
+
+
+async def test_an_order_without_a_number_of_its_store_is_listed_by_who_ordered_and_its_number_on_the_board(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop, webhook=False)
+    order = (await deal.placed())["orderId"]
+    page = await (await enter_as_partner(mercato, deal.pos)).open("/console/orders")
+    first = page.root.all("td")[0]
+    (who,) = first.all("span", **{"class": "also"})
+    assert "item" in who.text
+    assert first.text.startswith(who.text)
+    assert page.row_links[0].text.replace(" ", "") == order[-8:]
+    assert [one.text for one in first.all("b")] == [order[-5:]]
 
 
 async def test_times_are_told_as_people_say_them_in_the_time_zone_that_the_account_chooses(

@@ -380,7 +380,7 @@ _MOVED: Final = {"deliveries": "webhooks", "requests": "refused-requests"}
 def _moved(call: Call[ReadBody, None], path: str) -> Answer[str] | None:
     """Return the way to the present path of an earlier one."""
     section, slash, rest = path.partition("/")
-    if section not in _MOVED or call.head.method != "GET":
+    if section not in _MOVED or call.head.method == "POST":
         return None
     query = b"?" + call.head.query if call.head.query else b""
     to = f"/console/{_MOVED[section]}{slash}{quote(rest)}".encode() + query

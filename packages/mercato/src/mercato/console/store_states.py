@@ -85,9 +85,7 @@ def _state_of(
             "Its catalog has no hours.",
             "Its merchant publishes one that is available at some time.",
         )
-    return StoreState(
-        f"closed until {_clock(at, opening.timezone, now)}", "", "Outside the hours of its catalog."
-    )
+    return StoreState(f"closed until {_clock(at, opening.timezone, now)}", "", "Outside its opening hours.")
 
 
 def _clock(at: datetime, timezone: str, now: datetime) -> str:

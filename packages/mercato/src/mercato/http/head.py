@@ -20,7 +20,7 @@ _TRACEPARENT: Final = re.compile(
 )
 """W3C Trace Context: no id of zeros, no version ff, and nothing after the flags of version 00."""
 
-_HOST: Final = re.compile(rb"[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?")
+_HOST: Final = re.compile(rb"[A-Za-z0-9._-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?")
 _PERCENT: Final = ord("%")
 
 _FOR: Final = re.compile(r'(?:^|[;,])\s*for\s*=\s*("[^"]*"|[^;,\s]*)', re.IGNORECASE)

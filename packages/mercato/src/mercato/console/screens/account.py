@@ -363,4 +363,4 @@ def _shown(visit: Visit, name: str, link: NewLink) -> Page:
     note = f"It is good once, until {until}. Send it to {name} alone: whoever opens it first becomes this person."
     url = f"{site_url(visit.head.base_url)}/console/links/{link.token}"
     secret = Secret(f"Invitation of {name}", url, (note,), ("People", PEOPLE))
-    return Page("shown_once.html", "Invitation", {"secret": secret})
+    return Page("shown_once.html", "Invitation made", {"secret": secret})

@@ -22,6 +22,7 @@ from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.catalogs import Place
 from mercato.features.stores.model import StoreNotFound, StoreRow
+from mercato.features.stores.queries import find_name_and_timezone
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import NotFound
 from mercato.platform.telemetry import tracing
@@ -87,8 +88,10 @@ async def show_run(visit: Visit) -> Page:
         # What the document says is the merchant's: operators see where it is wrong, and why.
         shown = [] if visit.is_operator else await queries.find_excerpts(tx, run.id)
         is_kept = run.set_id is not None and await operators.is_kept(tx, run.set_id)
+        place = await find_name_and_timezone(tx, run.owner.store_id)
     values = {
         "run": run,
+        "store_name": place and place[0],
         "address": origin_of(run.callback_url)
         if visit.is_operator and run.callback_url
         else run.callback_url,

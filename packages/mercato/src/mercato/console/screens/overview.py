@@ -35,7 +35,6 @@ from mercato.features.stores.registrations import list_registrations
 from mercato.features.stores.search import MAX_SEARCHED, list_closed
 from mercato.features.webhooks import operators
 from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
-from mercato.features.webhooks.store_health import list_failing_stores_of
 from mercato.platform.db.engine import Read
 from mercato_contract.clock import zone
 from mercato_contract.orders import OrderState
@@ -158,12 +157,11 @@ async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[
     found = [
         _paused(store, visit.timezone) for store in await stores.list_stores(tx, paused, limit=SHOWN, now=now)
     ]
-    failing = await list_failing_stores_of(tx, partner_id, limit=SHOWN)
-    own = [one.store_id for one in failing if visit.store_id in {None, one.store_id}]
+    failing = StoreFilter(partner_id=partner_id, store_id=visit.store_id, failing=True)
     paused_ids = {store.store_id for store in found}
     found += [
         _failing(store, store.failing)
-        for store in await stores.list_stores_of(tx, own, now=now)
+        for store in await stores.list_stores(tx, failing, limit=SHOWN, now=now)
         if store.failing is not None and store.id not in paused_ids
     ]
     runs = await catalogs.list_runs(tx, failed, limit=SHOWN)

@@ -3,7 +3,6 @@
 A page remembers nothing: the cart, the token and the Idempotency-Key are hidden fields of its form.
 """
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Final
@@ -33,6 +32,7 @@ from mercato.console.order_form import (
     read_form,
 )
 from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
+from mercato.console.session import is_loopback
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.http.calls import operation_of
@@ -124,7 +124,8 @@ async def add_to_cart(visit: Visit) -> Page:
 async def update_line(visit: Visit) -> Page:
     form, fields = read_form(visit)
     store, _ = await _store(visit, form.store)
-    quantity = number_of(fields.get(f"{_UNITS}{form.line}", "0"))
+    # A field that was emptied isn't sent. It is no 0, which would remove the line: the API says what is wrong.
+    quantity = number_of(fields.get(f"{_UNITS}{form.line}", ""))
     body = {"cart": cart_json(form, store), "lineItemId": form.line, "quantity": quantity}
     return await _changed(visit, form, fields, await perform(visit, _UPDATE, body))
 
@@ -177,14 +178,7 @@ def is_sandbox(visit: Visit, store: StoreRow) -> bool:
         return True
     if not visit.app.settings.allow_private_networks:
         return False
-    return store.orders_url is None or _is_loopback(urlsplit(store.orders_url).hostname or "")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return store.orders_url is None or is_loopback(urlsplit(store.orders_url).hostname or "")
 
 
 # --- the page -----------------------------------------------------------------------------------------
@@ -250,7 +244,7 @@ async def _stores(visit: Visit) -> dict[UUID, str]:
         return {visit.store_id: (await _store(visit, visit.store_id))[0].name}
     answer = await visit.app.discovery.discover(DiscoverRequest(limit=MAX_STORES))
     found = [msgspec.json.decode(store, type=DiscoveredStore) for store in answer.stores]
-    return {fault.store_id: fault.name for fault in found}
+    return {store.store_id: store.name for store in found}
 
 
 async def _store(visit: Visit, store_id: UUID | None) -> tuple[StoreRow, CompiledCatalog]:

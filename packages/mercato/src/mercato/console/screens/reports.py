@@ -8,16 +8,17 @@ from msgspec import Struct, field
 
 from mercato.console.filters import Filters, partner_of, read_filters, store_of
 from mercato.console.screen import EVERYBODY, Download, Page, Screens, Visit
-from mercato.features.orders.lifecycle import OWN_CODES
 from mercato.features.orders.reports import (
     BOM,
     Days,
     Selection,
     Totals,
     check_store,
+    code_of,
     day_of,
     days_of,
 )
+from mercato.features.orders.sentences import readable
 from mercato.features.orders.summaries import (
     MAX_SUMMED,
     CurrencySummary,
@@ -242,13 +243,25 @@ def _chart(days: list[date], totals: list[Totals], currency: str) -> Chart | Non
     )
 
 
-def _reasons(visit: Visit, summary: Summary) -> list[tuple[str, int]]:
-    """Return why orders were cancelled, and how many. Operators see no words of partners: they may be of a customer."""
-    counts: dict[str, int] = {}
+def _reasons(visit: Visit, summary: Summary) -> list[tuple[str | None, str | None, int]]:
+    """Return why orders were cancelled, as it was said and in words, and how many.
+
+    Operators see no words of partners: they may be of a customer.
+    """
+    counts: dict[str | None, int] = {}
     for reason, count in summary.cancelled:
-        shown = reason if not visit.is_operator or reason in OWN_CODES else OTHER
+        shown = code_of(reason) if visit.is_operator else reason
         counts[shown] = counts.get(shown, 0) + count
-    return sorted(counts.items(), key=lambda one: -one[1])
+    return [
+        (reason, reason and _in_words(reason), count)
+        for reason, count in sorted(counts.items(), key=lambda one: -one[1])
+    ]
+
+
+def _in_words(reason: str) -> str:
+    """Return a code as people write it, and what people wrote as it is."""
+    words = readable(reason)
+    return words.capitalize() if words != reason or reason == OTHER else reason
 
 
 def _minutes(summary: Summary) -> list[tuple[str, str, str, int]]:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from mercato.console import hours_form
 from mercato.console.filters import Filters, partner_of, read_filters, scope_of
@@ -157,12 +158,14 @@ async def _examine(
     query = filters.query
     if query.name is not None:
         scope = scope_of(visit, Surface.COMMERCE)
+        if wanted.partner_id is not None:
+            # Also where an operator has chosen it: of many stores of one name only so many are found.
+            scope = replace(scope, partner_id=wanted.partner_id, surfaces=(Surface.COMMERCE,))
         found = await find_stores(tx, query.name, scope, limit=PAGE)
         rows = await operators.list_stores_of(tx, found, now=now)
-        own = [row for row in rows if wanted.partner_id in {None, row.partner_id}]
         if not rows:
             filters.faults["name"] = "No store has this name."
-        return [row for row in own if wanted.status in {None, row.status}], None
+        return [row for row in rows if wanted.status in {None, row.status}], None
     limit = MAX_EXAMINED if query.open_now or query.in_trouble else PAGE
     rows = await operators.list_stores(tx, wanted, limit=limit + 1, now=now)
     return page_of(rows, limit, lambda row: row.id)

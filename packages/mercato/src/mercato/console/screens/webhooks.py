@@ -16,6 +16,7 @@ from mercato.features.partners.credentials import OVERLAP
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.operators import list_stores_of
+from mercato.features.stores.queries import find_name_and_timezone
 from mercato.features.webhooks import deliveries, operators
 from mercato.features.webhooks.endpoints import get_endpoint, list_endpoints
 from mercato.features.webhooks.model import (
@@ -129,8 +130,11 @@ async def show_delivery(visit: Visit) -> Page:
     if not visit.may(Permission.SEE_CUSTOMERS):
         delivery = operators.mask_delivery(delivery)
     sees_all = visit.may(Permission.SEE_KEYS) and not visit.is_operator
+    async with visit.app.db.read() as tx:
+        place = delivery.store_id and await find_name_and_timezone(tx, delivery.store_id)
     values = {
         "delivery": delivery,
+        "store_name": place and place[0],
         "body": msgspec.json.format(bytes(delivery.body), indent=2).decode(),
         # The query may be what grants access, which is the partner's, and of its people for those who see keys.
         "address": delivery.url if sees_all else delivery.url.partition("?")[0],

@@ -347,6 +347,10 @@ async def _count(tx: Read, wanted: OrderFilter, at: datetime) -> int:
     return await count_orders(tx, replace(wanted, since=at, until=at + HOUR), most=MAX_COUNTED)
 
 
+_HALF: Final = 2**32
+"""Totals are summed up in two halves: SQLite refuses a sum beyond 64 bits, which two orders may have."""
+
+
 async def sum_orders(tx: Read, wanted: OrderFilter, *, most: int) -> dict[str, str] | None:
     """Return what the orders that weren't cancelled came to, as decimals by their currency; None if more than `most`.
 
@@ -355,8 +359,10 @@ async def sum_orders(tx: Read, wanted: OrderFilter, *, most: int) -> dict[str, s
     if await count_orders(tx, wanted, most=most + 1) > most:
         return None
     fits = orders.c.id.in_(_ids(wanted, most)), orders.c.state != OrderState.CANCELLED
-    totals = select(orders.c.currency, func.sum(orders.c.total)).where(*fits).group_by(orders.c.currency)
-    sums = {currency: int(total) for currency, total in await tx.all(totals)}
+    c = orders.c
+    totals = select(c.currency, func.sum(c.total // _HALF), func.sum(c.total % _HALF)).where(*fits)
+    found = await tx.all(totals.group_by(c.currency))
+    sums = {currency: int(high) * _HALF + int(low) for currency, high, low in found}
     changed = select(orders.c.currency, orders.c.adjustments).where(*fits, orders.c.adjustments.is_not(None))
     for currency, text in await tx.all(changed):
         sums[currency] += sum(one.difference for one in queries.decode_document("adjustments", text))
