@@ -3,7 +3,7 @@
 import asyncio
 import json
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from tests.agents.agent import META, REVISIONS, Agent
@@ -18,8 +18,10 @@ from tests.sharing import own, shared
 from mercato.agents.protocol import INITIALIZED, INVALID_PARAMS, MODERN, URL_REQUEST
 from mercato.agents.tools import SMALL
 from mercato.features.orders.privacy import erase_all
+from mercato.features.orders.queries import get_own_order
+from mercato.features.orders.service import list_changes
 from mercato.features.partners.model import PartnerKind
-from mercato.platform.db.engine import Database
+from mercato.platform.db.engine import Read
 from mercato.platform.telemetry.context import current_action
 
 pytestmark = [shared, mostly_sqlite]
@@ -113,16 +115,48 @@ async def test_an_order_and_its_history_are_read_at_one_moment(
 ):
     quote = await buyer.call("quote_order", **order_of(sells))
     placed = await buyer.call("place_order", quoteId=quote["quoteId"], total="5.80")
-    blocks: list[str | None] = []
-    read = Database.read
+    statements: list[str | None] = []
 
-    def counted(db: Database) -> Any:
-        blocks.append(current_action())
-        return read(db)
+    def counted(read: Any) -> Any:
+        def counting(*given: Any) -> Any:
+            statements.append(current_action())
+            return read(*given)
 
-    monkeypatch.setattr(Database, "read", counted)
+        return counting
+
+    # On PostgreSQL each statement sees another moment.
+    for name in ("first", "all", "scalar"):
+        monkeypatch.setattr(Read, name, counted(getattr(Read, name)))
     await buyer.call("get_order", orderId=placed["order"]["orderId"])
-    assert blocks.count("mcp.get_order") == 1
+    assert statements.count("mcp.get_order") == 1
+
+
+async def test_the_history_of_an_order_is_the_same_alone_and_with_the_order(
+    buyer: Agent, sells: Trade, mercato: Service
+):
+    quote = await buyer.call("quote_order", **order_of(sells))
+    placed = await buyer.call("place_order", quoteId=quote["quoteId"], total="5.80")
+    order_id = UUID(placed["order"]["orderId"])
+    path = f"/v1/commerce/orders/{order_id}/status"
+    courier = {
+        "name": 'Zoë "Z" \\ \u2028\t',
+        "phone": "+15550100",
+        "trackingUrl": "https://example.com/?a=1&b='",
+    }
+    for update in (
+        {"status": "confirmed"},
+        {"status": "preparing"},
+        {"courier": courier},
+        {"status": "ready"},
+    ):
+        assert (await sells.pos.post(path, update)).status == 200
+    assert sells.front.key is not None
+    caller = await mercato.app.callers.get(sells.front.key.encode())
+    order, changes = await mercato.app.orders.get_with_changes(caller, order_id)
+    async with mercato.app.db.read() as tx:
+        assert changes == await list_changes(tx, await get_own_order(tx, caller, order_id))
+        assert order == await get_own_order(tx, caller, order_id)
+    assert len(changes) >= 4
 
 
 async def test_the_lines_of_every_order_have_ids_of_their_own(buyer: Agent, sells: Trade):

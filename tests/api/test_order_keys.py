@@ -24,6 +24,7 @@ from tests.waiting import PATIENCE
 
 from mercato.features.compression import compress, decompress
 from mercato.features.orders import idempotency
+from mercato.features.orders.placement import placement_meaning
 from mercato.features.orders.tables import idempotency_keys, orders
 from mercato.features.partners.model import PartnerKind
 from mercato.features.upkeep import Upkeep
@@ -189,34 +190,36 @@ async def test_a_repeat_is_known_on_either_side_of_an_upgrade(here: Trade):
     """Servers of two releases run side by side: each knows the requests that the other has stored."""
     order = here.order(payment=CARD, note=None, amounts={"tip": "1.0"})
     placed = await here.place(order, key="k")
-    decoded = placing(json.dumps(order).encode())
-    sent = as_json(replace(decoded, payment=UNSET)) + msgspec.json.encode(CARD, order="deterministic")
+    plain = replace(placing(json.dumps(order).encode()), payment=UNSET)
+    payment = msgspec.json.encode(CARD, order="deterministic")
+    secret = here.mercato.app.placements.secrets[0]
+
+    def meant(request: bytes) -> bytes:
+        return hmac_sha256(secret, request + placement_meaning(plain, payment))
+
+    async with here.mercato.app.db.read() as tx:
+        key = await tx.first(select(idempotency_keys))
     # What the previous release compares.
-    assert await request_hash(here) == hmac_sha256(here.mercato.app.placements.secrets[0], sent)
-    # What it stores.
-    await change_key(here, meaning=None)
-    same(placed, await here.place(order, key="k"))
-    refused(await here.place(order | {"note": "x"}, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+    assert key is not None
+    assert key.meaning == meant(key.request)
+    # What it stores, and what an earlier one does.
+    sent = hmac_sha256(secret, as_json(plain) + payment)
+    for meaning in (meant(sent), None):
+        await change_key(here, request=sent, meaning=meaning)
+        same(placed, await here.place(order, key="k"))
+        refused(await here.place(order | {"note": "x"}, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
 
 
 @own()
-async def test_a_key_that_the_previous_release_uses_again_forgets_what_it_meant(here: Trade):
+@on_both
+async def test_a_key_that_an_earlier_release_uses_again_forgets_what_it_meant(here: Trade):
     first, second = here.order(note="first"), here.order(note="second")
-    await here.place(second, key="other")
     placed = await here.place(first, key="k")
-    async with here.mercato.app.db.read() as tx:
-        c = idempotency_keys.c
-        others = await tx.scalar(select(c.request).where(c.key == "other"))
-    # It writes its own hash alone.
-    await change_key(here, request=others)
+    sent = as_json(placing(json.dumps(second).encode())) + b"null"
+    # It writes the hash of a request's bytes alone.
+    await change_key(here, request=hmac_sha256(here.mercato.app.placements.secrets[0], sent))
     refused(await here.place(first, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
     same(placed, await here.place(second, key="k"))
-
-
-async def request_hash(here: Trade) -> bytes:
-    async with here.mercato.app.db.read() as tx:
-        stored: bytes = await tx.scalar(select(idempotency_keys.c.request))
-    return stored
 
 
 async def change_key(here: Trade, **columns: Any) -> None:
@@ -426,7 +429,7 @@ async def test_a_clock_that_is_set_back_does_not_keep_a_key_claimed(here: Trade,
         partner_id=UUID(int=1),
         key="k",
         secrets=[b"secret"],
-        sent=b"sent",
+        sent=lambda: b"sent",
         meaning=b"meaning",
         lease=timedelta(seconds=20),
     )
@@ -498,7 +501,7 @@ async def test_neither_request_nor_payment_is_stored_with_the_key(here: Trade):
         rows = await tx.all(select(idempotency_keys))
     assert len(rows) == 1
     assert CARD["cardToken"] not in repr(rows)
-    assert (len(rows[0].request), len(rows[0].meaning)) == (32, 32)
+    assert (len(rows[0].request), len(rows[0].meaning)) == (1, 32)
 
 
 async def broken(_request: web.Request, _body: bytes) -> web.Response:

@@ -19,6 +19,7 @@ from mercato_catalog.carts import names
 from mercato_catalog.carts.lines import choice_of
 from mercato_catalog.carts.names import is_listed, shown
 from mercato_catalog.carts.ordering import MAX_CANDIDATES, MAX_OPTIONS
+from mercato_catalog.carts.ordering import resolve as resolve_lines
 from mercato_catalog.model import CompiledItem, Key
 from mercato_catalog.words import key_of
 from mercato_contract.carts import Cart, CartModifierGroup, LineItem
@@ -617,6 +618,33 @@ def test_lines_by_ids_have_the_price_or_the_faulty_lines_of_the_same_cart(seed: 
         str(error.pointer).split("/")[3] for error in expected.errors if str(error.pointer).count("/") > 2
     }
     assert {str(index) for index, one in enumerate(found.lines) if one.faults} == faulty
+
+
+@QUICK
+@given(st.integers(0, 2**48), st.booleans())
+def test_lines_whose_cart_nobody_reads_have_the_same_prices_and_faults(seed: int, by_id: bool):
+    world = NamedStore(seed, careless=0.3)
+    catalog, sold_out = catalog_of(world.document), tuple(map(UUID, world.sold_out))
+    lines = world.named(without_empty_groups(world.lines()), by_id=by_id)
+    whole = catalog.resolve(lines, sold_out=sold_out)
+    known = names.names_of(catalog.compiled, {})
+    with pytest.MonkeyPatch.context() as patch:
+        # Of what was ordered before little is kept, and is made again.
+        patch.setattr(names, "_MAX_KNOWN", 1)
+        for _ in range(2):
+            found = resolve_lines(
+                lines, names=known, store_id=SOUP, catalog_set_id=SOUP, sold_out=frozenset(sold_out)
+            )
+            assert found.cart is None
+            assert (found.order_cart is None) == (whole.order_cart is None)
+            assert found.amounts == whole.amounts == (whole.cart.amounts if whole.cart else None)
+            assert [one.choices for one in found.lines] == [one.choices for one in whole.lines]
+            for one, other in zip(found.lines, whole.lines, strict=True):
+                assert (one.total, one.unit_price) == (other.total, other.unit_price)
+                assert [(fault.code, fault.pointer) for fault in one.faults] == [
+                    (fault.code, fault.pointer) for fault in other.faults
+                ]
+            assert max(len(known.known_groups), len(known.known_items)) <= 1
 
 
 @QUICK

@@ -196,6 +196,17 @@ async def test_one_read_after_the_other_uses_one_connection_whatever_ran_beside_
         assert _connection(following) is not _connection(other)
 
 
+@only_sqlite
+async def test_what_connections_that_read_keep_of_the_file_is_small_whatever_they_have_read(
+    db: Database,
+) -> None:
+    """A report reads all of it once, and a block of several connections at a time: their caches add up."""
+    async with db.read() as one, db.read() as other, db.write() as writer:
+        kib = [-await tx.scalar(text("PRAGMA cache_size")) for tx in (one, other, writer)]
+    assert kib[0] == kib[1] <= 2_000
+    assert kib[2] == 16_000
+
+
 def _connection(tx: Read) -> object:
     return getattr(tx.execute, "__self__", None)
 

@@ -3,7 +3,7 @@
 # ruff: noqa: RUF001  # letters of many scripts are what it is about
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.calibration import cpu_within
 from tests.databases import mostly_sqlite, on_both
@@ -15,6 +15,7 @@ from mercato_catalog.words import (
     MAX_BYTES,
     MAX_LETTERS,
     MAX_WORDS,
+    added_words,
     split,
     terms_of,
     words_of,
@@ -153,6 +154,14 @@ def test_words_are_letters_digits_signs_and_pictures(text: str):
     for word in words_of([text]):
         assert not set(word) & set("\"'\\*:&|!()<> \t\n\0\ue000")
         assert split(word)
+
+
+@given(st.text(alphabet="aB1_.'` -\n", max_size=12))
+@example("Ada\nL.")
+@example("K.F.C.")
+def test_a_mark_that_joins_nothing_makes_no_name_in_parts(text: str):
+    """With a line after it, a mark isn't the text's last."""
+    assert list(added_words(text)) == list(added_words(f"{text}\nz"))
 
 
 def test_words_are_bounded_in_number_length_and_bytes():

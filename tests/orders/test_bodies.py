@@ -4,11 +4,22 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
 from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, checked, core, delivery, order
 
-from mercato.features.orders.record import OrderContent, OrderRow, StoreAnswer, cancelled_data, event_data
+from mercato.features.orders.record import (
+    Notes,
+    OrderContent,
+    OrderRow,
+    StoreAnswer,
+    cancelled_data,
+    event_data,
+    webhook_order,
+    with_notes,
+)
 from mercato.features.orders.store_messages import (
     MAX_PAYMENT_DEPTH,
     payment_fault,
@@ -20,7 +31,7 @@ from mercato.features.orders.store_messages import (
 )
 from mercato.features.orders.validation import validate_body
 from mercato_contract.amounts import wire
-from mercato_contract.events import OrderEventData
+from mercato_contract.events import OrderEventData, OrderPlaceData, envelope
 from mercato_contract.orders import OrderState, OrderStatus
 from mercato_contract.wire import as_json
 
@@ -47,7 +58,7 @@ def row(**changes: Any) -> OrderRow:
         "cancel_reason": None,
         "currency": "USD",
         "total": found.sums.total,
-        "content": b"",
+        "content": as_json(OrderContent(cart=found.cart, amounts=wire(found.sums))),
         "cart": found.cart,
         "amounts": wire(found.sums),
         "fulfillment": found.fulfillment,
@@ -104,6 +115,21 @@ def test_a_place_call_has_the_payment_byte_for_byte():
     assert set(told["data"]) == {"orderId", "storeId", "partnerStoreId", "order", "payment"}
     assert told["data"]["orderId"] == str(ORDER)
     check_order(told["data"]["order"])
+
+
+@pytest.mark.parametrize("note", [None, "no sugar"])
+def test_a_place_call_is_the_order_whose_cart_is_stored_without_its_notes(note: str | None):
+    stored = row()
+    cart, notes = stored.cart, None
+    if note is not None:
+        notes = Notes(order="Ring twice", lines={cart.line_items[0].line_item_id: note})
+        cart = with_notes(cart, notes)
+    placed = replace(stored, cart=cart, notes=notes)
+    data = OrderPlaceData(
+        order_id=ORDER, store_id=STORE, partner_store_id="shop-1", order=webhook_order(placed)
+    )
+    assert place_body(placed, now=NOW) == envelope("order.place", occurred_at=NOW, data=data)
+    assert (note is None) == (as_json(cart) in placed.content)
 
 
 def test_without_a_payment_the_member_is_absent():

@@ -48,6 +48,7 @@ HARMLESS = {
     "features.orders.placement.PlacementContext.body": "a request, which hides its payment",
     "features.partners.agents.ListedAgent.key": "a key without its text",
     "mercato_catalog.carts.names.Neighbours.keys": "ids of what a menu names",
+    "mercato_catalog.carts.names.KnownGroup.key": "the same",
     "features.orders.idempotency.Claim.key": "an Idempotency-Key opens nothing",
     "features.orders.idempotency.KeyedRequest.key": "the same",
     "features.orders.placement.Placements.tokens": "the signer, which hides its keys",

@@ -95,6 +95,7 @@ _GERSHAYIM: Final = re.compile('(?<=[\u05d0-\u05ea])["\u05f4\u201d\u2033](?=[\u0
 """In Hebrew acronyms, before their last letter."""
 
 _POSSESSIVE: Final = re.compile(r"'([^\W\d_])$")
+_ENDS: Final = ". '-\n"
 _JOINTS: Final = re.compile("[. '-]")
 _WORD_JOINTS: Final = re.compile("[. -]+")
 
@@ -194,6 +195,7 @@ def _names_in_parts(plain: str) -> Iterator[tuple[str, str]]:
 
 def _may_have_parts(plain: str) -> bool:
     """Tell, in a tenth of the time that it takes to find them, whether there may be names in parts."""
+    plain = plain.rstrip(_ENDS)  # a mark at the end, as in `ada l.`, joins nothing
     if not plain.isascii() or "." in plain or "-" in plain or _APOSTROPHE in plain:
         return True
     # Without those marks a name in parts is initials with blanks between, `t g i`.

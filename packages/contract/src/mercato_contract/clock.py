@@ -52,12 +52,11 @@ def local_time(at: datetime, timezone: str) -> datetime:
         return at
 
 
-_VERSION_7: Final = 0x7 << 76 | 0b10 << 62
-"""Version and variant of a UUIDv7."""
+_DIGITS: Final = 20
+"""Hexadecimal digits of an id after its milliseconds. The first is its version, 7."""
 
-_VERSION_MASK: Final = 0xF << 76 | 0b11 << 62
-"""The bits of version and variant."""
-
+_VARIANTS: Final = {f"{digit:x}": f"{0b1000 | digit & 0b11:x}" for digit in range(16)}
+"""The fifth digit, by a random one: two bits are the variant, and two are random."""
 
 _BATCH: Final = 256
 """Ids whose random part is made together: one system call for many requests."""
@@ -92,11 +91,10 @@ def first_id(at: datetime) -> UUID:
 
 def _make_endings() -> str:
     """Return version, variant and random bits of one id, and add those of the next ones to the pool."""
-    entropy = os.urandom(10 * _BATCH)
-    for start in range(0, len(entropy), 10):
-        bits = int.from_bytes(entropy[start : start + 10], "big")
-        text = f"{_VERSION_7 | bits & ~_VERSION_MASK:020x}"
-        _endings.append(f"{text[:4]}-{text[4:8]}-{text[8:]}")
+    digits = os.urandom(_DIGITS * _BATCH // 2).hex()
+    for start in range(0, len(digits), _DIGITS):
+        random = digits[start : start + _DIGITS]
+        _endings.append(f"7{random[1:4]}-{_VARIANTS[random[4]]}{random[5:8]}-{random[8:]}")
     return _endings.pop()
 
 

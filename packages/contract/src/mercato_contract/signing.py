@@ -91,6 +91,7 @@ def webhook_headers(
     return headers
 
 
+@lru_cache(maxsize=1024)
 def target(webhook_url: str, suffix: str) -> str:
     """Return the URL with `suffix` appended to its path after one slash; a query is kept, a fragment dropped."""
     parts = urlsplit(webhook_url)

@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from mercato_catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato_catalog.words import key_of, keys_of
-from mercato_contract.ordering import MAX_NAME
+from mercato_contract.money import minor_to_decimal
+from mercato_contract.ordering import MAX_NAME, ResolvedChoice
 from mercato_contract.texts import as_data
 from mercato_contract.wire import Wire, parse_uuid
 
@@ -39,7 +40,16 @@ _MAX_VISITS: Final = 20_000
 _MAX_RANKED: Final = 30
 """Names with the most of its pairs, which are ranked by their similarity."""
 
+_MAX_KNOWN: Final = 2_000
+"""Modifier groups of a menu, and items, that are kept as lines are read: those that were ordered."""
+
 Named = CompiledItem | CompiledGroup
+
+
+@lru_cache(maxsize=4096)
+def uuid_of(key: Key) -> UUID:
+    """Return the UUID of a key. Making one runs Python code."""
+    return UUID(int=key)
 
 
 @lru_cache(maxsize=4096)
@@ -65,6 +75,19 @@ def is_listed(item: CompiledItem, catalog: CompiledCatalog) -> bool:
     return item.price is not None and catalog.reaches[item.reach] != 0
 
 
+class KnownGroup(Struct, frozen=True):
+    """A modifier group as lines are read.
+
+    `options` has one unit of each, by its key and by the name that fits no other of them.
+    """
+
+    key: Key
+    id: UUID
+    name: str
+    group: CompiledGroup
+    options: Mapping[Key | str, ResolvedChoice]
+
+
 class Names(Struct, frozen=True):
     """The names of one menu, made once of it: `names_of`. `sections` has the first section of each item."""
 
@@ -75,6 +98,9 @@ class Names(Struct, frozen=True):
     item_names: Mapping[Key, str]
     group_names: Mapping[Key, str]
     neighbours: "Neighbours"
+    known_groups: dict[Key, KnownGroup] = {}
+    known_items: dict[Key, dict[Key | str, KnownGroup]] = {}
+    """What was ordered, made when it is first asked for: at most _MAX_KNOWN groups, and items with their groups."""
 
     def find_items(self, text: str) -> Sequence[Key]:
         """Return the items that an id or a name fits: those that are sold by themselves, if there are any."""
@@ -108,6 +134,42 @@ class Names(Struct, frozen=True):
         if len(named) < len(choices):
             return [key for key in named if key in choices]
         return [key for key in choices if self.item_names[key] == sent]
+
+    def groups_of(self, key: Key, item: CompiledItem) -> Mapping[Key | str, KnownGroup]:
+        """Return the modifier groups of an item by their keys and by the names that fit no other of them."""
+        found: dict[Key | str, KnownGroup] | None = self.known_items.get(key)
+        if found is None:
+            if len(self.known_items) >= _MAX_KNOWN:
+                self.known_items.clear()
+            groups = list(map(self._known_group, dict.fromkeys(item.groups)))
+            names = Counter(self.group_names[group.key] for group in groups)
+            found = {group.key: group for group in groups}
+            found |= {
+                name: group for group in groups if names[name := self.group_names[group.key]] == 1 and name
+            }
+            self.known_items[key] = found
+        return found
+
+    def _known_group(self, key: Key) -> KnownGroup:
+        found = self.known_groups.get(key)
+        if found is None:
+            if len(self.known_groups) >= _MAX_KNOWN:
+                self.known_groups.clear()
+            found = self.known_groups[key] = self._make_group(key)
+        return found
+
+    def _make_group(self, key: Key) -> KnownGroup:
+        group, group_id, items = self.catalog.groups[key], uuid_of(key), self.catalog.items
+        name = shown(group.name)
+        names = Counter(map(self.item_names.get, group.choices))
+        options: dict[Key | str, ResolvedChoice] = {}
+        for option, own in group.choices.items():
+            price = minor_to_decimal(own, self.catalog.scale)
+            unit = ResolvedChoice(group_id, name, uuid_of(option), shown(items[option].name), 1, price)
+            options[option] = unit
+            if (normal := self.item_names[option]) and names[normal] == 1:
+                options[normal] = unit
+        return KnownGroup(key, group_id, name, group, options)
 
     def nearest_items(self, text: str) -> Sequence[Key]:
         """Return the items that are sold by themselves whose names are the nearest, the most similar first."""

@@ -5,7 +5,6 @@ that lists what can be sent instead.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import count
 from typing import Final
 from uuid import UUID
@@ -14,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from mercato_catalog.carts.errors import CartFault, Path
 from mercato_catalog.carts.lines import MakeId
-from mercato_catalog.carts.names import Names, shown
+from mercato_catalog.carts.names import KnownGroup, Names, key_or_name, shown, uuid_of
 from mercato_catalog.carts.pricing import INVALID, REQUIRED, UNAVAILABLE, price
 from mercato_catalog.model import CompiledGroup, CompiledItem, Key, rule
 from mercato_contract import problems
@@ -22,11 +21,11 @@ from mercato_contract.carts import (
     MAX_DEPTH,
     MAX_LINES,
     Cart,
+    CartAmounts,
     CartModifierGroup,
     LineItem,
     LineItemAmounts,
     PricedCart,
-    PricedLineItem,
 )
 from mercato_contract.catalog_documents import MAX_GROUPS
 from mercato_contract.money import minor_to_decimal
@@ -50,15 +49,9 @@ _MAX_FAULTS: Final = MAX_LINES * (MAX_GROUPS + 2)
 """More than a cart within bounds can have: a group of each line that lacks a choice, beside the line's own."""
 
 
-@lru_cache(maxsize=4096)
-def _uuid(key: Key) -> UUID:
-    """Return the UUID of a key. Making one runs Python code."""
-    return UUID(int=key)
-
-
-def numbered() -> MakeId:
+def _numbered() -> MakeId:
     """Return what makes ids of lines that nobody keeps: 1, 2, 3, ... as UUIDs."""
-    return map(_uuid, count(1)).__next__
+    return map(uuid_of, count(1)).__next__
 
 
 Steps = tuple[int, ...]
@@ -68,24 +61,15 @@ Steps = tuple[int, ...]
 class Resolution(Struct, frozen=True):
     """One entry for each line that was sent, in order, and the faults of them together.
 
-    `cart` has the lines with their prices if there isn't any fault.
+    Without any fault there are `amounts`, what the lines cost together; `order_cart`, the cart as Validate order takes
+    it, without ids of lines, which it gives them; and `cart`, the same with prices and ids if these were asked for.
     """
 
     lines: tuple[ResolvedLine, ...]
     faults: tuple[LineFault, ...]
-    cart: PricedCart | None
-
-    @property
-    def order_cart(self) -> Cart | None:
-        """The cart as Validate order takes it: without ids of lines, which it gives them."""
-        cart = self.cart
-        if cart is None:
-            return None
-        return Cart(
-            catalog_set_id=cart.catalog_set_id,
-            store_id=cart.store_id,
-            line_items=[_as_sent(line) for line in cart.line_items],
-        )
+    amounts: CartAmounts | None = None
+    order_cart: Cart | None = None
+    cart: PricedCart | None = None
 
 
 def resolve(
@@ -95,9 +79,9 @@ def resolve(
     store_id: UUID,
     catalog_set_id: UUID,
     sold_out: Collection[UUID],
-    new_id: MakeId,
+    new_id: MakeId | None = None,
 ) -> Resolution:
-    """Return what each line is, with its price or all its faults.
+    """Return what each line is, with its price or all its faults. `new_id` makes the ids of the priced cart.
 
     Raises ValidationFailed for more than 200 lines, choices included, or choices more than 8 deep.
     """
@@ -108,7 +92,8 @@ def resolve(
         work.cart,
         catalog=names.catalog,
         sold_out=sold_out,
-        new_id=new_id,
+        new_id=new_id or _numbered(),
+        has_modifiers=new_id is not None,
         max_faults=_MAX_FAULTS,
     )
     of_all: list[LineFault] = []
@@ -119,35 +104,23 @@ def resolve(
         of_all.append(_NO_LINES)
     amounts = dict(zip(work.origins, (line.amounts for line in priced.lines), strict=True))
     resolved = tuple(line.finish(amounts.get(index, UNSET)) for index, line in enumerate(found))
+    if of_all or priced.amounts is UNSET or any(line.faults for line in resolved):
+        return Resolution(resolved, tuple(of_all))
     cart = None
-    if not of_all and not any(line.faults for line in resolved):
+    if new_id is not None:
         cart = PricedCart(
             catalog_set_id=catalog_set_id,
             line_items=priced.lines,
             store_id=store_id,
             amounts=priced.amounts,
         )
-    return Resolution(resolved, tuple(of_all), cart)
+    sent = Cart(catalog_set_id=catalog_set_id, store_id=store_id, line_items=work.cart)
+    return Resolution(resolved, (), priced.amounts, sent, cart)
 
 
 _NO_LINES: Final = LineFault(
     code=problems.CART_EMPTY.code, message="There are no lines. Send at least one.", pointer="/lines"
 )
-
-
-def _as_sent(line: PricedLineItem) -> LineItem:
-    return LineItem(
-        item_id=line.item_id,
-        modifier_groups=[
-            CartModifierGroup(
-                modifier_group_id=group.modifier_group_id,
-                line_items=[_as_sent(choice) for choice in group.line_items],
-            )
-            for group in line.modifier_groups
-        ],
-        quantity=line.quantity,
-        note=line.note,
-    )
 
 
 def _check_bounds(lines: Sequence[NamedLine]) -> None:
@@ -234,65 +207,67 @@ class _Resolving:
             found.faults.append(self._item_fault(line.item, fits, f"/lines/{index}/item"))
             return found
         item = self._catalog.items[fits[0]]
-        found.item_id, found.name = _uuid(fits[0]), shown(item.name)
+        found.item_id, found.name = uuid_of(fits[0]), shown(item.name)
         path = (len(self.cart),)
         self.origins.append(index)
         groups: list[CartModifierGroup] = []
         if line.choices:
-            found.choices, groups = self._read_choices(line.choices, item, path, found.faults)
-        self.cart.append(LineItem(found.item_id, groups, line.quantity, note=line.note or None))
+            found.choices, groups = self._read_choices(line.choices, fits[0], path, found.faults)
+        self.cart.append(LineItem(found.item_id, groups, line.quantity, None, line.note or None))
         return found
 
     def _read_choices(
-        self, choices: Sequence[NamedChoice], item: CompiledItem, path: Path, faults: list[LineFault]
+        self, choices: Sequence[NamedChoice], key: Key, path: Path, faults: list[LineFault]
     ) -> tuple[tuple[ResolvedChoice, ...], list[CartModifierGroup]]:
         """Return what the choices of an item are, and those that are known by their groups."""
-        names, catalog = self._names, self._catalog
-        items, scale = catalog.items, catalog.scale
+        names, item = self._names, self._catalog.items[key]
+        groups = names.groups_of(key, item)
         resolved: list[ResolvedChoice] = []
         known: dict[Key, _Known] = {}
         text: str | None = None
+        group: KnownGroup | None = None
         for index, choice in enumerate(choices):
             quantity = 1 if choice.quantity is None else choice.quantity
             if choice.group != text:  # several options of one group stand together
                 text = choice.group
-                groups = names.find_groups(text, item)
-                if len(groups) == 1:
-                    group = catalog.groups[groups[0]]
-                    group_id, group_name, of_group = _uuid(groups[0]), shown(group.name), known.get(groups[0])
-            if len(groups) != 1:
+                group = groups.get(key_or_name(text))
+                of_group = None if group is None else known.get(group.key)
+            if group is None:
                 pointer = f"{self._pointer_at(path, index)}/group"
-                faults.append(self._group_fault(choice.group, groups, item, pointer))
+                of_name = names.find_groups(choice.group, item)
+                faults.append(self._group_fault(choice.group, of_name, item, pointer))
                 resolved.append(_unknown(quantity))
                 continue
-            fits = names.find_options(choice.option, group)
-            if len(fits) != 1:
+            unit = group.options.get(key_or_name(choice.option))
+            if unit is None:
+                fits = names.find_options(choice.option, group.group)
                 pointer = f"{self._pointer_at(path, index)}/option"
-                faults.append(self._option_fault(choice.option, fits, group, pointer))
-                resolved.append(_unknown(quantity, group_id, group))
-                self._open.add((path, group_id))
+                faults.append(self._option_fault(choice.option, fits, group.group, pointer))
+                resolved.append(_unknown(quantity, group))
+                self._open.add((path, group.id))
                 continue
-            (key,) = fits
-            option, option_id = items[key], _uuid(key)
+            assert unit.option_id is not None
             if of_group is None:
                 place = (*path, len(known))
-                of_group = known[groups[0]] = (place, CartModifierGroup(group_id, []), [])
+                of_group = known[group.key] = (place, CartModifierGroup(group.id, []), [])
                 self._sent[place] = of_group[2]
             place, chosen, sent = of_group
-            below: tuple[ResolvedChoice, ...] = ()
             parts: list[CartModifierGroup] = []
             sent.append(index)
-            if choice.choices:
-                at = (*place, len(chosen.line_items))
-                below, parts = self._read_choices(choice.choices, option, at, faults)
-            # By position: names would double the cost of making them.
-            chosen.line_items.append(LineItem(option_id, parts, quantity))
-            price_text = minor_to_decimal(group.choices[key], scale)
-            resolved.append(
-                ResolvedChoice(
-                    group_id, group_name, option_id, shown(option.name), quantity, price_text, below
+            if quantity != 1 or choice.choices:
+                below: tuple[ResolvedChoice, ...] = ()
+                if choice.choices:
+                    at = (*place, len(chosen.line_items))
+                    below, parts = self._read_choices(choice.choices, unit.option_id.int, at, faults)
+                # By position, here and below: names would double the cost of making them.
+                resolved.append(
+                    ResolvedChoice(
+                        unit.group_id, unit.group, unit.option_id, unit.option, quantity, unit.price, below
+                    )
                 )
-            )
+            else:
+                resolved.append(unit)
+            chosen.line_items.append(LineItem(unit.option_id, parts, quantity, None, None))
         return tuple(resolved), [chosen for _, chosen, _ in known.values()]
 
     def _steps_to(self, path: Path) -> Steps:
@@ -316,7 +291,7 @@ class _Resolving:
         listed = fits[:MAX_CANDIDATES] if fits else self._names.nearest_groups(text, item)
         groups = [(key, self._catalog.groups[key]) for key in listed]
         candidates = tuple(
-            Candidate(id=_uuid(key), name=shown(group.name), rule=rule(group)) for key, group in groups
+            Candidate(id=uuid_of(key), name=shown(group.name), rule=rule(group)) for key, group in groups
         )
         return _name_fault(
             text, "modifier group", shown(item.name) or "The item", len(fits), candidates, pointer
@@ -331,7 +306,7 @@ class _Resolving:
         item = self._catalog.items[key]
         section = shown(self._names.sections.get(key, "")) if with_section else ""
         return Candidate(
-            id=_uuid(key),
+            id=uuid_of(key),
             name=shown(item.name),
             price=UNSET if own is None else minor_to_decimal(own, self._catalog.scale),
             section=section or UNSET,
@@ -394,12 +369,10 @@ class _Resolving:
 _MEMBERS: Final = {"/quantity": "/quantity", "/modifierGroups": "/choices"}
 
 
-def _unknown(
-    quantity: int, group_id: UUID | None = None, group: CompiledGroup | None = None
-) -> ResolvedChoice:
+def _unknown(quantity: int, group: KnownGroup | None = None) -> ResolvedChoice:
     return ResolvedChoice(
-        group_id=group_id,
-        group=None if group is None else shown(group.name),
+        group_id=None if group is None else group.id,
+        group=None if group is None else group.name,
         option_id=None,
         option=None,
         quantity=quantity,

@@ -93,14 +93,18 @@ def price(
     sold_out: Collection[UUID],
     new_id: MakeId,
     itemized: bool = False,
+    has_modifiers: bool = True,
     max_faults: int = MAX_FAULTS,
 ) -> Priced:
     """Price the lines and find their faults, without raising.
 
     The lines must be within bounds (`check_bounds`). Each keeps its id unless an earlier line has the same. With
-    `itemized`, modifiers have amounts too: for one unit of the line above, without the units that are free.
+    `itemized`, modifiers have amounts too: for one unit of the line above, without the units that are free. Without
+    `has_modifiers` only the amounts of the priced lines are complete: nobody reads their modifiers.
     """
-    pricing = _Pricing(catalog, sold_out, new_id, itemized=itemized, max_faults=max_faults)
+    pricing = _Pricing(
+        catalog, sold_out, new_id, itemized=itemized, has_modifiers=has_modifiers, max_faults=max_faults
+    )
     priced: list[PricedLineItem] = []
     limited: list[tuple[int, LineItem, CompiledItem]] = []
     total, is_complete = 0, True
@@ -145,6 +149,7 @@ class _Pricing:
 
     __slots__ = (
         "_groups",
+        "_has_modifiers",
         "_itemized",
         "_items",
         "_max_faults",
@@ -163,9 +168,11 @@ class _Pricing:
         new_id: MakeId,
         *,
         itemized: bool,
+        has_modifiers: bool,
         max_faults: int,
     ) -> None:
         self._itemized = itemized
+        self._has_modifiers = has_modifiers
         self._max_faults = max_faults
         self._items = catalog.items
         self._groups = catalog.groups
@@ -269,7 +276,7 @@ class _Pricing:
         limited: dict[Key, int] = {}
         choices: list[_Choice] = []
         own_prices, items, sold_out, most = group.choices, self._items, self._sold_out, group.maximum_per_item
-        is_waived = group.free or self._itemized
+        is_waived, has_modifiers = group.free or self._itemized, self._has_modifiers
         for number, part, answered in parts:
             priced_lines = answered.line_items
             for index, choice in enumerate(part.line_items):
@@ -289,12 +296,14 @@ class _Pricing:
                     priced, unit = self.price_line(choice, item, own, (*path, number, index))
                 else:
                     # Most choices have no modifiers: a call for each would double the cost of the pass.
-                    unit = own
-                    line_id = choice.line_item_id or self._new_id()
-                    self.ids.append(line_id.int)
-                    note = choice.note or None
-                    priced = PricedLineItem(choice.item_id, [], quantity, line_id, UNSET, UNSET, note)
-                priced_lines.append(priced)
+                    unit, priced = own, None
+                    if has_modifiers:
+                        line_id = choice.line_item_id or self._new_id()
+                        self.ids.append(line_id.int)
+                        note = choice.note or None
+                        priced = PricedLineItem(choice.item_id, [], quantity, line_id, UNSET, UNSET, note)
+                if priced is not None:
+                    priced_lines.append(priced)
                 total = None if total is None or unit is None else total + quantity * unit
                 if is_waived and own is not None and unit is not None:
                     choices.append((own, quantity, unit, priced_lines, index))

@@ -18,7 +18,7 @@ from mercato.features.stores.model import StoreNotFound
 from mercato.http.calls import operation_of
 from mercato.services import Services
 from mercato_catalog.carts.errors import ItemUnavailable
-from mercato_catalog.carts.ordering import Resolution, numbered, resolve
+from mercato_catalog.carts.ordering import Resolution, resolve
 from mercato_contract.carts import CartAmounts
 from mercato_contract.ordering import Candidate, LineFault, NamedLine, ResolvedChoice, ResolvedLine
 from mercato_contract.problems import OrderError
@@ -54,9 +54,8 @@ async def resolve_lines(
         store_id=store.id,
         catalog_set_id=store.catalog_set_id,
         sold_out=frozenset(store.unavailable_at(app.clock())) if store.sold_out else frozenset(),
-        new_id=numbered(),  # an order's are made when it is validated
     )
-    if found.cart is None:
+    if found.amounts is None:
         raise _refusal_of(found, lines)
     return found
 
@@ -105,15 +104,15 @@ def render_lines(priced: PricedLines) -> str:
     """Return the lines as text; without those that an answer has no room for."""
     amounts = priced.amounts
     total = f"{amounts.total} {amounts.currency}, before fees, taxes and tip."
-    if any(line.name is UNSET for line in priced.lines):
+    if priced.lines and priced.lines[0].name is UNSET:  # then none has one
         return f"{total} {count_of(len(priced.lines), 'line')}."
     return "\n".join([total, *map(render_line, priced.lines)])
 
 
 def render_line(line: PricedLine) -> str:
     """Return a line as text, with its choices below."""
-    choices = "".join(f"\n  {_text_of_choice(choice)}" for choice in line.choices or ())
-    return f"- {line.quantity} x {line.name} [{uuid_text(line.item_id)}] {line.total}{choices}"
+    choices = [f"\n  {_text_of_choice(choice)}" for choice in line.choices or ()]
+    return f"- {line.quantity} x {line.name} [{uuid_text(line.item_id)}] {line.total}{''.join(choices)}"
 
 
 def _text_of_choice(choice: PricedChoice) -> str:
@@ -124,9 +123,8 @@ def _text_of_choice(choice: PricedChoice) -> str:
 
 def priced_lines(found: Resolution, *, most: int = SMALL) -> PricedLines:
     """Return lines without faults, with as much of each as an answer of this size has room for."""
-    assert found.cart is not None
-    assert found.cart.amounts is not UNSET
-    whole = PricedLines(lines=list(map(_priced, found.lines)), amounts=found.cart.amounts)
+    assert found.amounts is not None
+    whole = PricedLines(lines=list(map(_priced, found.lines)), amounts=found.amounts)
     if ENVELOPE + MOST_OF_JSON * len(as_json(whole)) <= most or _fits(whole, most):
         return whole
     plain = replace(whole, lines=[replace(line, choices=UNSET) for line in whole.lines])
@@ -159,16 +157,8 @@ def _priced_choices(choices: Sequence[ResolvedChoice]) -> list[PricedChoice]:
         assert choice.option_id is not None
         below = _priced_choices(choice.choices) if choice.choices else UNSET
         # By position: names would double the cost of making one.
-        priced.append(
-            PricedChoice(
-                choice.group or "",
-                choice.option or "",
-                choice.option_id,
-                choice.quantity,
-                choice.price or "",
-                below,
-            )
-        )
+        group, option, price = choice.group or "", choice.option or "", choice.price or ""
+        priced.append(PricedChoice(group, option, choice.option_id, choice.quantity, price, below))
     return priced
 
 

@@ -73,6 +73,77 @@ class BodyBudget:
             del self._by_owner[owner]
 
 
+class TimeLimit:
+    """The seconds that each body may take to arrive: one timer of the event loop for all of them.
+
+    Entering and leaving an `asyncio.timeout` alone costs a short request a twentieth of its CPU, and a timer of its own
+    a tenth. Hardly any ever ends a wait.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._waits: dict[Wait, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wait(self) -> "Wait":
+        """Return the block of the current task that ends with TimeoutError after these seconds."""
+        task = asyncio.current_task()
+        assert task is not None
+        return Wait(self, task)
+
+    def begin(self, wait: "Wait") -> None:
+        """Let a block expire after these seconds unless it ends before."""
+        loop = asyncio.get_running_loop()
+        self._waits[wait] = deadline = loop.time() + self.seconds
+        if self._timer is None:
+            self._timer = loop.call_at(deadline, self._expire)
+
+    def end(self, wait: "Wait") -> None:
+        """Forget a block that ends."""
+        self._waits.pop(wait, None)
+
+    def _expire(self) -> None:
+        """Expire what is due. The deadlines are in the order of their beginning, which is that of their ends."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for wait, deadline in list(self._waits.items()):
+            if deadline > now:
+                self._timer = loop.call_at(deadline, self._expire)
+                return
+            del self._waits[wait]
+            wait.expire()
+
+
+class Wait:
+    """A block whose task is cancelled if it takes too long: as `asyncio.timeout`, whose rules it follows."""
+
+    __slots__ = ("_cancelling", "_is_over", "_limit", "_task")
+
+    def __init__(self, limit: TimeLimit, task: asyncio.Task[Any]) -> None:
+        self._limit = limit
+        self._task = task
+        # Others may have cancelled the task before, or do while it waits: that isn't undone.
+        self._cancelling = task.cancelling()
+        self._is_over = False
+
+    def __enter__(self) -> None:
+        self._limit.begin(self)
+
+    def expire(self) -> None:
+        """Cancel the block."""
+        self._is_over = True
+        self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _traceback: object
+    ) -> None:
+        """End the block. Raises TimeoutError if it is over, and nobody else has cancelled it."""
+        self._limit.end(self)
+        if self._is_over and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 
@@ -90,7 +161,7 @@ _CODING: Final = b"transfer-encoding"
 
 
 class Body:
-    """The body of one request, which must arrive within `seconds`."""
+    """The body of one request, which must arrive within the limit's seconds."""
 
     __slots__ = (
         "_arrived",
@@ -98,18 +169,18 @@ class Body:
         "_budget",
         "_declared",
         "_head",
+        "_limit",
         "_more",
         "_owner",
         "_receive",
-        "_seconds",
         "_taken",
         "unknown",
     )
 
-    def __init__(self, receive: Receive, head: Head, seconds: float, budget: BodyBudget) -> None:
+    def __init__(self, receive: Receive, head: Head, limit: TimeLimit, budget: BodyBudget) -> None:
         self._receive = receive
         self._head = head
-        self._seconds = seconds
+        self._limit = limit
         self._budget = budget
         self._owner: Owner = ""
         self._taken = 0
@@ -140,7 +211,7 @@ class Body:
         self._owner = owner
         self._begin(limit)
         try:
-            async with asyncio.timeout(self._seconds):
+            with self._limit.wait():
                 whole = self._part(await self._receive())
                 if self._more:
                     whole = await self._read_rest(whole, limit)
@@ -153,7 +224,7 @@ class Body:
     async def read_into(self, write: Callable[[bytes], Awaitable[None]], limit: int) -> None:
         """Pass each part to `write` when it arrives. Raises what `read` raises, except for the budget's refusals."""
         self._begin(limit)
-        timeout = asyncio.timeout(self._seconds)
+        timeout = asyncio.timeout(self._limit.seconds)
         try:
             async with timeout:
                 while self._more:
@@ -188,7 +259,9 @@ class Body:
         self._began = monotonic()
 
     def _too_slow(self) -> InvalidRequest:
-        return InvalidRequest(f"The body didn't arrive within {self._seconds:g} s. Send it again, faster.")
+        return InvalidRequest(
+            f"The body didn't arrive within {self._limit.seconds:g} s. Send it again, faster."
+        )
 
     async def _read_rest(self, first: bytes, limit: int) -> bytes:
         """Return the first part and the others, up to the one that exceeds the limit."""
@@ -217,7 +290,7 @@ class Body:
         left = DRAINED
         spent = 0.0 if self._began is None else monotonic() - self._began
         with suppress(TimeoutError, InvalidRequest):
-            async with asyncio.timeout(self._seconds - spent):
+            async with asyncio.timeout(self._limit.seconds - spent):
                 while self._more and left > 0:
                     async with asyncio.timeout(PAUSE_SECONDS):
                         left -= len(self._part(await self._receive()))

@@ -23,7 +23,7 @@ from mercato.features.partners.callers import SuspendedPartner
 from mercato.features.partners.limits import Limiter, network_of
 from mercato.features.partners.model import Caller
 from mercato.features.requests.log import RequestRecord
-from mercato.http.body import Body, BodyBudget, Message, Receive
+from mercato.http.body import Body, BodyBudget, Message, Receive, TimeLimit
 from mercato.http.browsers import Cors, explain_preflight, prefix_location
 from mercato.http.calls import quota_headers
 from mercato.http.head import Head, Hosts, TrustedProxies, bearer_token, check_query, path_prefix
@@ -192,7 +192,7 @@ class Edge:
         self._cors = Cors(origins) if origins else None
         self._prefix = path_prefix(self._public_url or "").encode()
         self._hosts = Hosts()
-        self._body_seconds = app.settings.body_seconds
+        self._body_time = TimeLimit(app.settings.body_seconds)
         self._body_limit = app.settings.body_limit
         self._budget = BodyBudget(app.settings.body_memory, largest=app.settings.body_limit)
         self.in_flight: set[asyncio.Task[Any]] = set()
@@ -203,7 +203,7 @@ class Edge:
         started = perf_counter()
         head = Head(scope, self._public_url, self._proxies)
         extra: Headers = []
-        body_in = Body(receive, head, self._body_seconds, self._budget) if head.has_body else None
+        body_in = Body(receive, head, self._body_time, self._budget) if head.has_body else None
         operation_id, render = NO_OPERATION, PROBLEM_DETAILS.render
         # Of a refusal only what is plain: a variable with the exception would keep this frame, and with it the
         # connection, until the garbage collector comes by.

@@ -116,7 +116,7 @@ class Cancellations(Struct, frozen=True):
                 partner_id=caller.partner_id,
                 key=key,
                 secrets=self.secrets,
-                sent=order_id.bytes + as_json(request),
+                sent=lambda: order_id.bytes + as_json(request),
                 meaning=order_id.bytes + idempotency.meaning_of(request),
                 lease=timedelta(seconds=self.seconds) + SLACK,
             ),

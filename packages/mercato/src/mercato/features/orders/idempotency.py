@@ -4,7 +4,7 @@ A claim is a lease, so that another request can continue the work of a process t
 claim that was taken over writes nothing any more.
 
 Two requests are the same if they mean the same: an absent member is a null one, and `1.0` is `1.00`. A row has a hash
-of what the request means, and the one of the request as it was sent, which the previous release compares.
+of what the request means; one of an earlier release has that of its bytes instead.
 """
 
 import re
@@ -46,7 +46,10 @@ WAIT_SECONDS: Final = 2
 """The Retry-After while another process handles the request."""
 
 _FREE: Final = b""
-"""The request of a key that is free again. Its row stays, so that the numbers of its claims stay unique."""
+"""The `request` of a key that is free again. Its row stays, so that the numbers of its claims stay unique."""
+
+_USED: Final = b"\x01"
+"""The `request` of a key in use: `meaning` tells which request has it."""
 
 _COLUMNS: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in keys.c}
 _INSERT: Final[dict[str, Any]] = {
@@ -126,8 +129,9 @@ OrderOutcome = PinnedOutcome | UnansweredOrder
 class KeyedRequest:
     """A request with its key. `lease` is the lifetime of a claim.
 
-    `sent` is the request as it was sent, `meaning` what it means. Only their hashes under the first of `secrets` are
-    stored, because a plain hash would let a card's token be guessed. The other secrets are earlier ones.
+    `meaning` is what the request means. Only its hash under the first of `secrets` is stored, because a plain hash
+    would let a card's token be guessed. The other secrets are earlier ones. `sent` makes the request's own bytes, which
+    are compared with the row of an earlier release.
 
     `is_final`: the key is for one order, so a refusal is pinned also if another order could succeed.
     """
@@ -135,30 +139,31 @@ class KeyedRequest:
     partner_id: UUID
     key: str
     secrets: Sequence[bytes] = field(repr=False)
-    sent: bytes = field(repr=False)
+    sent: Callable[[], bytes] = field(repr=False)
     meaning: bytes = field(repr=False)
     lease: timedelta
     is_final: bool = False
 
     @cached_property
     def columns(self) -> dict[str, bytes]:
-        """Return what is stored of the request. The next release needs only the hash of the meaning."""
-        sent = hmac_sha256(self.secrets[0], self.sent)
-        return {"request": sent, "meaning": _bound_meaning(self.secrets[0], sent, self.meaning)}
+        """Return what is stored of the request."""
+        return {"request": _USED, "meaning": _bound_meaning(self.secrets[0], _USED, self.meaning)}
 
     def is_same(self, request: bytes, meaning: bytes | None) -> bool:
-        """Return whether this is the request of a row with these hashes."""
-        return any(
-            request == hmac_sha256(secret, self.sent)
-            or meaning == _bound_meaning(secret, request, self.meaning)
-            for secret in self.secrets
-        )
+        """Return whether this is the request of a row with these columns."""
+        if any(meaning == _bound_meaning(secret, request, self.meaning) for secret in self.secrets):
+            return True
+        if request == _USED:
+            return False
+        # The key is an earlier release's.
+        sent = self.sent()
+        return any(request == hmac_sha256(secret, sent) for secret in self.secrets)
 
 
 def _bound_meaning(secret: bytes, request: bytes, meaning: bytes) -> bytes:
     """Return the hash of the meaning for a row with this `request`.
 
-    The previous release reuses a row without changing `meaning`: then it must match no request any more.
+    An earlier release reuses a row without changing `meaning`: then it must match no request any more.
     """
     return hmac_sha256(secret, request + meaning)
 

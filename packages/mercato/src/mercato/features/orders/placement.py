@@ -170,12 +170,12 @@ class Placements(Struct, frozen=True):
         """
         payment = canonical_payment(request.payment)
         plain = replace(request, payment=UNSET)
-        sent, meaning = as_json(plain) + payment, placement_meaning(plain, payment)
-        keyed = self.keyed(caller, key, sent=sent, meaning=meaning)
+        meaning = placement_meaning(plain, payment)
+        keyed = self.keyed(caller, key, sent=lambda: as_json(plain) + payment, meaning=meaning)
         return await self.place_keyed(caller, request, keyed, trace=trace, make_origin=make_origin)
 
     def keyed(
-        self, caller: Caller, key: str, *, sent: bytes, meaning: bytes, is_final: bool = False
+        self, caller: Caller, key: str, *, sent: Callable[[], bytes], meaning: bytes, is_final: bool = False
     ) -> KeyedRequest:
         """Return what tells the repeats of a request from other requests with its key."""
         return KeyedRequest(

@@ -51,8 +51,8 @@ from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert
 from mercato.platform.db.tables import jobs
-from mercato.platform.db.types import Instant
-from mercato_contract.clock import first_id
+from mercato.platform.db.types import Instant, json_rows
+from mercato_contract.clock import first_id, from_ms
 from mercato_contract.decoding.decode import page_of
 from mercato_contract.events import SUFFIXES, EventType
 from mercato_contract.orders import Actor, Courier, OrderState, OrderStatus
@@ -131,17 +131,37 @@ _DELETE_EARLIER_SUBMISSION: Final = prepared(
     delete(submissions).where(submissions.c.order_id == bindparam("where_order"))
 )
 _INSERT_ENTRY: Final = prepared_insert(history)
+_ENTRY: Final = (history.c.at, history.c.actor, history.c.type, history.c.detail)
 _LIST_HISTORY: Final = prepared(
-    select(history.c.at, history.c.actor, history.c.type, history.c.detail)
+    select(*_ENTRY)
     .where(history.c.order_id == bindparam("where_order"))
     .order_by(history.c.number)
     .limit(bindparam("most"))
 )
+_of_order: Final = (
+    select(*_ENTRY)
+    .where(history.c.order_id == orders.c.id)
+    .order_by(history.c.number)
+    .limit(bindparam("most"))
+    .correlate(orders)
+    .subquery()
+)
+_HISTORY: Final = select(json_rows(*_of_order.c)).correlate(orders).scalar_subquery().label("history")
+"""The history of an order, in the statement that reads the order."""
 
 _COLUMNS: Final = tuple(column.name for column in _READ)
 _values_of: Final = attrgetter(*_COLUMNS)
 
 _ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnswer}
+
+
+class HistoryEntry(NamedTuple):
+    """What happened to an order. `detail` is the stored JSON of an EntryDetail."""
+
+    at: datetime
+    actor: Actor
+    type: str
+    detail: str
 
 
 # --- orders ---------------------------------------------------------------------------------------
@@ -187,11 +207,33 @@ async def get_own_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool 
     return _order(row)
 
 
+async def get_own_order_with_history(
+    tx: Read, caller: Caller, order_id: UUID, *, limit: int
+) -> tuple[OrderRow, Sequence[HistoryEntry]]:
+    """Return an order as `get_own_order` does, and its history as `list_history` does: both of one moment.
+
+    Raises OrderNotFound.
+    """
+    column, owner_id = _owner(caller)
+    wanted = {"where_id": order_id, "where_owner": owner_id, "most": limit}
+    row = await tx.first(_find_own_with_history(column), wanted)
+    if row is None:
+        raise OrderNotFound(order_id)
+    values: dict[str, Any] = row._asdict()
+    entries: str | None = values.pop("history")
+    return _order_of(values), () if entries is None else _read_history(entries)
+
+
 @cache
 def _find_own(column: str, *, lock: bool) -> Select[Any]:
     """Return the statement that finds an order by its id and its owner, which is in this column."""
     query = _FIND.where(orders.c[column] == bindparam("where_owner"))
     return prepared(query.with_for_update() if lock else query)
+
+
+@cache
+def _find_own_with_history(column: str) -> Select[Any]:
+    return prepared(_FIND.add_columns(_HISTORY).where(orders.c[column] == bindparam("where_owner")))
 
 
 async def get_order(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow:
@@ -353,8 +395,8 @@ def _owner(caller: Caller) -> tuple[str, UUID]:
 def _to_columns(values: Mapping[str, object]) -> dict[str, object]:
     """Return the members of an order as the values of their columns."""
     columns = dict(values)
-    for name in _DOCUMENTS.keys() & columns.keys():
-        if columns[name] is not None:
+    for name in _DOCUMENTS:
+        if columns.get(name) is not None:
             columns[name] = as_json(columns[name]).decode()
     if isinstance(content := columns.get("content"), bytes):
         columns["content"] = compress(content)
@@ -367,7 +409,10 @@ def decode_document(name: str, text: str | None) -> Any:
 
 
 def _order(row: Row[Any]) -> OrderRow:
-    values = dict(row._asdict())
+    return _order_of(row._asdict())
+
+
+def _order_of(values: dict[str, Any]) -> OrderRow:
     values["content"] = decompress(values["content"])
     content = _content.decode(values["content"])
     for name in _DOCUMENTS:
@@ -508,13 +553,14 @@ async def insert_entry(
     tx.defer(_INSERT_ENTRY, row | {"detail": as_json(detail).decode()})
 
 
-class HistoryEntry(NamedTuple):
-    """What happened to an order. `detail` is the stored JSON of an EntryDetail."""
+_entries: Final = msgspec.json.Decoder(tuple[tuple[int, Actor, str, str], ...])
 
-    at: datetime
-    actor: Actor
-    type: str
-    detail: str
+
+def _read_history(text: str) -> Sequence[HistoryEntry]:
+    """Return the entries that `_HISTORY` found."""
+    return [
+        HistoryEntry(from_ms(at), actor, kind, detail) for at, actor, kind, detail in _entries.decode(text)
+    ]
 
 
 _LAST_ACTOR: Final = prepared(

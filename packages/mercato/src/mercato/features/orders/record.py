@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
@@ -81,6 +82,16 @@ class OrderContent(Wire, frozen=True):
 
     cart: CommerceCart
     amounts: Amounts
+
+
+class _EncodedContent(Wire):
+    """The members of `OrderContent`, as they are stored."""
+
+    cart: Raw
+    amounts: Raw
+
+
+_encoded_content: Final = msgspec.json.Decoder(_EncodedContent).decode
 
 
 class Notes(Wire, frozen=True):
@@ -359,6 +370,45 @@ def merchant_data(row: OrderRow, *, cancelled: bool) -> MerchantOrderData:
         order_handling=row.handling or OrderHandling.WEBHOOK,
         cancel_reason=row.cancel_reason if cancelled else UNSET,
         order=commerce_order_of(row),
+    )
+
+
+class EncodedWebhookOrder(Wire):
+    """The members of `WebhookOrder`, with a cart and amounts that are JSON already."""
+
+    cart: Raw
+    client_context: ClientContext
+    fulfillment: Fulfillment
+    note: str | None
+    amounts: Raw
+    customer: Customer | UnsetType
+
+
+class EncodedPlaceData(Wire):
+    """The members of `OrderPlaceData`, without a payment."""
+
+    order_id: UUID
+    store_id: UUID
+    partner_store_id: str
+    order: EncodedWebhookOrder
+
+
+def place_data(row: OrderRow) -> EncodedPlaceData:
+    """Return the data of a place call without its payment. What is stored of the order isn't encoded once more."""
+    content = _encoded_content(row.content)
+    return EncodedPlaceData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        order=EncodedWebhookOrder(
+            # The content has no notes.
+            cart=content.cart if row.notes is None else Raw(as_json(row.cart)),
+            client_context=row.client_context or NO_CONTEXT,
+            fulfillment=row.fulfillment,
+            note=None if row.notes is None else row.notes.order,
+            amounts=content.amounts,
+            customer=row.customer or UNSET,
+        ),
     )
 
 

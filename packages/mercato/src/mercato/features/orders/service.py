@@ -25,6 +25,7 @@ from mercato.features.orders.lifecycle import (
     OrderCancelledByStorefront,
     OrderChange,
 )
+from mercato.features.orders.queries import HistoryEntry
 from mercato.features.orders.record import OrderRow, StoredAdjustment, StoredCancellation, commerce_order_of
 from mercato.features.orders.rules import (
     Progress,
@@ -123,8 +124,8 @@ class Orders(Struct, frozen=True):
     ) -> tuple[OrderRow, Sequence[TimelineEntry]]:
         """Return the caller's order, and its changes of that moment as `list_changes` does. Raises OrderNotFound."""
         async with self.db.read() as tx:
-            row = await queries.get_own_order(tx, caller, order_id)
-            return row, await list_changes(tx, row)
+            row, history = await queries.get_own_order_with_history(tx, caller, order_id, limit=MAX_ENTRIES)
+        return row, _changes_in(history)
 
     async def update(
         self,
@@ -254,7 +255,10 @@ async def list_timeline(tx: Read, row: OrderRow, *, reader: Surface | None = Non
 
 async def list_changes(tx: Read, row: OrderRow) -> list[TimelineEntry]:
     """Return how the order changed, oldest first: its timeline without its placing and without calls."""
-    history = await queries.list_history(tx, row.id, limit=MAX_ENTRIES)
+    return _changes_in(await queries.list_history(tx, row.id, limit=MAX_ENTRIES))
+
+
+def _changes_in(history: Sequence[HistoryEntry]) -> list[TimelineEntry]:
     entries = [
         TimelineEntry(
             at=rfc3339(entry.at),
@@ -414,7 +418,7 @@ class Adjustments(Struct, frozen=True, kw_only=True):
             partner_id=caller.partner_id,
             key=key,
             secrets=self.secrets,
-            sent=subject + as_json(request),
+            sent=lambda: subject + as_json(request),
             meaning=subject + idempotency.meaning_of(request),
             lease=LEASE,
         )

@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mercato.features.orders.record import OrderRow, StoredCancellation, webhook_order
+from mercato.features.orders.record import OrderRow, StoredCancellation, place_data
 from mercato_contract.decoding.walk import read_json
-from mercato_contract.events import EventType, OrderCancelData, OrderPlaceData, envelope
+from mercato_contract.events import EventType, OrderCancelData, envelope
 from mercato_contract.excerpts import masked
 from mercato_contract.placements import NOT_AN_OBJECT
 from mercato_contract.problems import ORDER_ERROR_CODES, OTHER, OrderError, default_message
@@ -43,13 +43,7 @@ _as_written: Final = msgspec.json.Decoder(float_hook=str)
 
 def place_body(row: OrderRow, *, now: datetime) -> bytes:
     """Return the body of a place call without its payment, the same for every attempt."""
-    data = OrderPlaceData(
-        order_id=row.id,
-        store_id=row.store_id,
-        partner_store_id=row.partner_store_id,
-        order=webhook_order(row),
-    )
-    return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
+    return envelope(EventType.ORDER_PLACE, occurred_at=now, data=place_data(row))
 
 
 def cancel_body(row: OrderRow, cancellation: StoredCancellation) -> bytes:

@@ -86,10 +86,15 @@ class Submission(Struct, frozen=True, kw_only=True):
 
 
 def submission_of(
-    order: OrderRow, *, delivery_id: UUID | None, base_url: str, body: bytes, give_up_at: datetime
+    order: OrderRow,
+    *,
+    delivery_id: UUID | None,
+    base_url: str,
+    body: bytes,
+    has_payment: bool,
+    give_up_at: datetime,
 ) -> Submission:
     """Return the submission of an order. Its repr redacts the body, which may hold a card's token."""
-    has_payment = carries_payment(body)
     call = StoreCall(
         store_id=order.store_id,
         partner_id=order.partner_id,
@@ -136,6 +141,7 @@ class Submitter(Struct, frozen=True):
             delivery_id=delivery_id,
             base_url=base_url,
             body=with_payment(body, payment),
+            has_payment=payment is not None,
             give_up_at=give_up_at,
         )
         sealed = None if payment is None else self.vault.seal(payment.decode(), context=_payment(order))
@@ -171,6 +177,7 @@ class Submitter(Struct, frozen=True):
             delivery_id=stored.delivery_id,
             base_url=stored.base_url,
             body=body,
+            has_payment=carries_payment(body),
             give_up_at=stored.give_up_at,
         )
 

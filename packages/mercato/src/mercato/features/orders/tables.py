@@ -150,8 +150,8 @@ idempotency_keys = Table(
     Column("media_type", Text),
     Column("body", LargeBinary),
     Column("created_at", Instant, nullable=False),
-    # A keyed hash of what the request means. `request` is that of its bytes, which the previous release compares, and
-    # writes alone; the next release drops it.
+    # A keyed hash of what the request means. `request` says whether the key is free; earlier releases had the hash of
+    # its bytes there, at first alone.
     Column("meaning", LargeBinary),
 )
 Index("ix_idempotency_keys_created_at", idempotency_keys.c.created_at)

@@ -258,8 +258,10 @@ class Quotes(Struct, frozen=True, kw_only=True):
         self, caller: Caller, quote: QuoteRow, payment: msgspec.Raw | msgspec.UnsetType
     ) -> KeyedRequest:
         """Return what tells repeats apart: the quote and the payment, so that it outlives the quote's content."""
-        sent = quote.id.bytes + canonical_payment(payment)
-        return self.placements.keyed(caller, _KEY.format(quote.id), sent=sent, meaning=sent, is_final=True)
+        meaning = quote.id.bytes + canonical_payment(payment)
+        return self.placements.keyed(
+            caller, _KEY.format(quote.id), sent=lambda: meaning, meaning=meaning, is_final=True
+        )
 
     def _set_placed(self, quote: QuoteRow, leaves: Collection[QuoteState]) -> OnStored:
         async def set_placed(tx: Write, order_id: UUID) -> None:

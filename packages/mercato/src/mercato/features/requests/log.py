@@ -25,7 +25,7 @@ from mercato_contract.problems import OrderError
 from mercato_contract.refusals import ValidationFailed
 from mercato_contract.requests import RefusedRequest, RefusedRequestPage, RefusedRequestQuery
 from mercato_contract.texts import without_secrets
-from mercato_contract.wire import instant_fault, parse_instant, rfc3339
+from mercato_contract.wire import instant_fault, parse_instant, rfc3339, uuid_text
 
 Mode = Literal["off", "notable", "all"]
 
@@ -98,7 +98,7 @@ class RequestLog:
             refusal = (
                 {} if request.error_code is None else {"error_code": queries.public_code(request.error_code)}
             )
-            key = {} if key_id is None else {"key_id": str(key_id)}
+            key = {} if key_id is None else {"key_id": uuid_text(key_id)}
             self._event_log.record(
                 "request",
                 request_id=request.request_id,

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Select,
     Table,
     and_,
+    bindparam,
     delete,
     false,
     insert,
@@ -48,6 +49,8 @@ from mercato.features.sign_in.roles import Permission, Role
 from mercato.features.sign_in.tables import console_links, console_people, console_sessions
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read, Write
+from mercato.platform.db.statements import prepared
+from mercato.platform.db.types import Instant
 from mercato_contract import clock
 from mercato_contract.clock import MakeId
 
@@ -63,6 +66,37 @@ _PARTNER: Final = (
     partners.c.created_at.label("partner_since"),
     partners.c.suspended_at,
 )
+_NOW: Final = bindparam("now", type_=Instant)
+
+
+def _with_owner(table: Table) -> Select[Any]:
+    """Return the query of links or sessions with their partners and whether these and their keys are valid at `now`."""
+    has_key = and_(
+        api_keys.c.id.is_not(None),
+        api_keys.c.revoked_at.is_(None),
+        or_(api_keys.c.expires_at.is_(None), api_keys.c.expires_at > _NOW),
+    )
+    has_partner = and_(partners.c.id.is_not(None), partners.c.suspended_at.is_(None))
+    is_valid = and_(or_(table.c.key_id.is_(None), has_key), or_(table.c.partner_id.is_(None), has_partner))
+    joined: FromClause = table.outerjoin(partners, partners.c.id == table.c.partner_id).outerjoin(
+        api_keys, and_(api_keys.c.id == table.c.key_id, api_keys.c.partner_id == table.c.partner_id)
+    )
+    shown = [*_PARTNER, api_keys.c.prefix.label("key_prefix"), api_keys.c.surface.label("key_surface")]
+    if table is console_sessions:
+        people = console_people.c
+        joined = joined.outerjoin(console_people, people.id == table.c.person_id)
+        is_valid = and_(is_valid, or_(table.c.person_id.is_(None), people.id.is_not(None)))
+        shown += [people.name.label("person"), people.role, people.key_id.label("person_key_id")]
+    return select(*table.c, *shown, is_valid.label("is_valid")).select_from(joined)
+
+
+_FIND_LINK: Final = prepared(_with_owner(console_links).where(console_links.c.hash == bindparam("hash")))
+_FIND_SESSION: Final = prepared(
+    _with_owner(console_sessions).where(
+        console_sessions.c.hash == bindparam("hash"), console_sessions.c.expires_at > _NOW
+    )
+)
+"""Every page looks a session up: making this query takes longer than running it."""
 
 
 # --- links -------------------------------------------------------------------------------------------
@@ -91,7 +125,7 @@ async def create_link(
 
 async def get_link(tx: Read, token: str, *, now: datetime) -> Grant:
     """Return what the link opens, without using it. Raises LinkRefused."""
-    row = await tx.first(_with_owner(console_links, now).where(console_links.c.hash == digest(token)))
+    row = await tx.first(_FIND_LINK, {"hash": digest(token), "now": now})
     if row is None:
         raise LinkRefused
     if row.used_at is not None:
@@ -139,10 +173,7 @@ async def begin(tx: Write, grant: Grant, *, now: datetime, new_id: MakeId = cloc
 
 async def find_session(tx: Read, token: str, *, now: datetime) -> Session | None:
     """Return the session of the token if it is valid now."""
-    query = _with_owner(console_sessions, now).where(
-        console_sessions.c.hash == digest(token), console_sessions.c.expires_at > now
-    )
-    row = await tx.first(query)
+    row = await tx.first(_FIND_SESSION, {"hash": digest(token), "now": now})
     return None if row is None or not row.is_valid else _session(row)
 
 
@@ -168,15 +199,15 @@ async def list_sessions(tx: Read, account: Session, *, now: datetime) -> Sequenc
     and somebody who may not see the account's people their own.
     """
     query = (
-        _with_owner(console_sessions, now)
+        _with_owner(console_sessions)
         .where(
             *_of_account(account.grant.partner_id, account, console_sessions),
-            console_sessions.c.expires_at > now,
+            console_sessions.c.expires_at > _NOW,
         )
         .order_by(console_sessions.c.id.desc())
         .limit(MAX_LISTED)
     )
-    return [_session(row) for row in await tx.all(query) if row.is_valid]
+    return [_session(row) for row in await tx.all(query, {"now": now}) if row.is_valid]
 
 
 async def end_session(tx: Write, account: Session, session_id: UUID) -> bool:
@@ -284,27 +315,6 @@ def _of_account(
 
 
 # --- rows --------------------------------------------------------------------------------------------
-
-
-def _with_owner(table: Table, now: datetime) -> Select[Any]:
-    """Return the query of links or sessions with their partners and whether these and their keys are still valid."""
-    has_key = and_(
-        api_keys.c.id.is_not(None),
-        api_keys.c.revoked_at.is_(None),
-        or_(api_keys.c.expires_at.is_(None), api_keys.c.expires_at > now),
-    )
-    has_partner = and_(partners.c.id.is_not(None), partners.c.suspended_at.is_(None))
-    is_valid = and_(or_(table.c.key_id.is_(None), has_key), or_(table.c.partner_id.is_(None), has_partner))
-    joined: FromClause = table.outerjoin(partners, partners.c.id == table.c.partner_id).outerjoin(
-        api_keys, and_(api_keys.c.id == table.c.key_id, api_keys.c.partner_id == table.c.partner_id)
-    )
-    shown = [*_PARTNER, api_keys.c.prefix.label("key_prefix"), api_keys.c.surface.label("key_surface")]
-    if table is console_sessions:
-        people = console_people.c
-        joined = joined.outerjoin(console_people, people.id == table.c.person_id)
-        is_valid = and_(is_valid, or_(table.c.person_id.is_(None), people.id.is_not(None)))
-        shown += [people.name.label("person"), people.role, people.key_id.label("person_key_id")]
-    return select(*table.c, *shown, is_valid.label("is_valid")).select_from(joined)
 
 
 def _columns(grant: Grant) -> dict[str, Any]:

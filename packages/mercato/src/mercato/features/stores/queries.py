@@ -91,6 +91,22 @@ _COMPARED: Final = 100
 """Stores whose time zones are compared: every page of the console does, until somebody chooses one."""
 
 
+def _two_timezones(*chosen: ColumnElement[bool]) -> Select[Any]:
+    newest = select(stores.c.timezone).where(*chosen).order_by(stores.c.id.desc()).limit(_COMPARED).subquery()
+    return select(newest.c.timezone).distinct().limit(2)
+
+
+_OF_PARTNER: Final = stores.c.partner_id == bindparam("partner_id")
+_THIS_STORE: Final = stores.c.id == bindparam("store_id")
+_COMMON_TIMEZONE: Final = {
+    frozenset[str](): prepared(_two_timezones()),
+    frozenset({"partner_id"}): prepared(_two_timezones(_OF_PARTNER)),
+    frozenset({"store_id"}): prepared(_two_timezones(_THIS_STORE)),
+    frozenset({"partner_id", "store_id"}): prepared(_two_timezones(_OF_PARTNER, _THIS_STORE)),
+}
+"""By which of the two are given."""
+
+
 async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> None:
     """Create the onboarding's store: online, with delivery and pickup."""
     same = {name: value for name, value in asdict(onboarding).items() if name in stores.c}
@@ -144,12 +160,9 @@ async def find_common_timezone(
     tx: Read, *, partner_id: UUID | None = None, store_id: UUID | None = None
 ) -> str | None:
     """Return the time zone of the newest stores, of a partner or of all, if they have one in common."""
-    chosen = [
-        *((stores.c.partner_id == partner_id,) if partner_id is not None else ()),
-        *((stores.c.id == store_id,) if store_id is not None else ()),
-    ]
-    newest = select(stores.c.timezone).where(*chosen).order_by(stores.c.id.desc()).limit(_COMPARED).subquery()
-    found = await tx.all(select(newest.c.timezone).distinct().limit(2))
+    given = {"partner_id": partner_id, "store_id": store_id}
+    chosen = frozenset(name for name, value in given.items() if value is not None)
+    found = await tx.all(_COMMON_TIMEZONE[chosen], given)
     return found[0].timezone if len(found) == 1 else None
 
 

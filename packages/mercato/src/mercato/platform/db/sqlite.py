@@ -61,6 +61,13 @@ PRAGMAS: Final = (
     "cache_size=-16000",
 )
 
+READER_PRAGMAS: Final = (
+    "query_only=ON",
+    # 2 MB, SQLite's default, for each of them: every commit of another connection empties their caches, so larger ones
+    # would only be filled, by a report with pages that nobody reads again. The writer's commits leave its cache valid.
+    "cache_size=-2000",
+)
+
 
 def create_private(path: Path) -> None:
     """Create the file with mode 0600, unless it exists; SQLite gives the files beside it the same mode."""
@@ -216,7 +223,7 @@ class Readers:
 
     async def _open(self) -> Connection:
         return await open_connection(
-            self._thread, self._path, "query_only=ON", lock_timeout=self._lock_timeout
+            self._thread, self._path, *READER_PRAGMAS, lock_timeout=self._lock_timeout
         )
 
     async def close(self) -> None:

@@ -79,6 +79,28 @@ def _compile_on_postgresql(element: id_end, compiler: Any, **options: Any) -> st
     return f"right(CAST({compiler.process(element.clauses, **options)} AS TEXT), 8)"
 
 
+class json_rows(FunctionElement[str]):  # noqa: N801  # used as the SQL function that it is
+    """An aggregate: the rows as JSON, a list of the columns' values for each, in the order in which they are read.
+
+    None of no rows on PostgreSQL, an empty list on SQLite.
+    """
+
+    type = Text()
+    inherit_cache = True
+    name = "json_rows"
+
+
+_JSON_ROWS: Final[dict[Dialect, str]] = {
+    "sqlite": "json_group_array(json_array({}))",
+    "postgresql": "CAST(json_agg(json_build_array({})) AS TEXT)",
+}
+
+
+@compiles(json_rows)
+def _compile_json_rows(element: json_rows, compiler: Any, **options: Any) -> str:
+    return _JSON_ROWS[compiler.dialect.name].format(compiler.process(element.clauses, **options))
+
+
 class json_member(FunctionElement[str]):  # noqa: N801  # used as the SQL function that it is
     """A text among the members of a stored JSON object: of a column, by the member's name. None if it isn't there."""
 
