@@ -2,9 +2,12 @@ import asyncio
 import json
 import os
 import re
+import sqlite3
+import time
 import warnings
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,10 +26,12 @@ from tests.db import releases
 from tests.db.test_side_by_side import value, written
 from tests.partners.test_commands import Shell, shell
 from tests.processes.test_serve import mercato
+from tests.waiting import PATIENCE
 
 from mercato.features.discovery.tables import WORDS_OBJECTS
 from mercato.features.schema import SCHEMA
 from mercato.platform.db import migrate as module
+from mercato.platform.db import sqlite
 from mercato.platform.db.engine import Database
 from mercato.platform.db.migrate import SchemaDiffers, SchemaIsNewer, migrate, run_in_transaction
 from mercato.platform.db.schema import Schema
@@ -219,6 +224,21 @@ async def test_processes_that_start_at_once_migrate_once(empty_url: str) -> None
         assert [row[0] for row in await tx.all(text("SELECT version_num FROM alembic_version"))] == [
             SCHEMA.head
         ]
+
+
+def test_of_processes_that_make_a_file_at_once_each_waits_until_it_can_use_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mercato.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        # As SQLite locks a file while it begins its log: it refuses others then, and doesn't wait.
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            sqlite.connect(path, lock_timeout=timedelta(0))
+
+        monkeypatch.setattr(time, "sleep", lambda _: other.execute("ROLLBACK"))
+        with closing(sqlite.connect(path, lock_timeout=timedelta(seconds=PATIENCE))) as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 async def test_a_migration_that_fails_half_way_leaves_nothing(

@@ -10,13 +10,13 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from datetime import timedelta
 from functools import partial
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -51,7 +51,6 @@ MAX_SHORT: Final = 100
 """Executions of a prepared statement that are one call in the event loop's thread: a millisecond or less."""
 
 PRAGMAS: Final = (
-    "journal_mode=WAL",
     # FULL: a commit survives a power cut.
     "synchronous=FULL",
     "foreign_keys=ON",
@@ -85,12 +84,34 @@ def connect(path: Path, *pragmas: str, lock_timeout: timedelta) -> sqlite3.Conne
         timeout=lock_timeout.total_seconds(),
     )
     try:
+        _use_log(connection, lock_timeout)
         for pragma in (*PRAGMAS, *pragmas):
             connection.execute(f"PRAGMA {pragma}")
     except sqlite3.Error:
         connection.close()
         raise
     return connection
+
+
+def _use_log(connection: sqlite3.Connection, lock_timeout: timedelta) -> None:
+    """Use a write-ahead log. Of several processes that make a new file do so, SQLite refuses some without waiting."""
+    pauses = _pauses(until=time.monotonic() + lock_timeout.total_seconds())
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.Error as error:
+            if not is_locked(error) or (pause := next(pauses, None)) is None:
+                raise
+        time.sleep(pause)
+
+
+def _pauses(*, until: float) -> Iterator[float]:
+    """Yield how long to pause before each further attempt, until that instant on a monotonic clock."""
+    for pause in chain(LOCK_PAUSES, repeat(LOCK_PAUSES[-1])):
+        if time.monotonic() >= until:
+            return
+        yield pause
 
 
 class Connection:
@@ -332,16 +353,14 @@ class Writer:
 
     async def _begin(self, connection: Connection) -> Batch:
         """Take the write lock; wait while another process holds it."""
-        loop = asyncio.get_running_loop()
-        until, pauses, pause = loop.time() + self._lock_timeout.total_seconds(), iter(LOCK_PAUSES), 0.0
+        pauses = _pauses(until=time.monotonic() + self._lock_timeout.total_seconds())
         while True:
             try:
                 connection.plain.execute("BEGIN IMMEDIATE")
                 break
             except sqlite3.Error as error:
-                if not is_locked(error) or loop.time() >= until:
+                if not is_locked(error) or (pause := next(pauses, None)) is None:
                     raise database_error(error, "BEGIN IMMEDIATE") from error
-            pause = next(pauses, pause)
             await asyncio.sleep(pause)
         self._batch = Batch(connection.plain.total_changes)
         return self._batch
