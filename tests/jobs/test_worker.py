@@ -395,6 +395,18 @@ async def test_jobs_of_a_vanished_worker_are_claimed_when_its_leases_end(db: Dat
         assert time.monotonic() - started_at > 0.2
 
 
+@only_postgresql
+async def test_the_jobs_of_a_vanished_worker_wait_no_longer_for_a_clock_that_was_set_back(
+    db: Database,
+) -> None:
+    log = Log()
+    await put(db, "a")
+    # As if the clock had been an hour ahead until now.
+    await take(db, worker="vanished", lease=timedelta(hours=1))
+    async with working(db, {"note": handler(log)}):
+        assert await log.wait_for(1) == ["a"]
+
+
 async def test_a_job_over_which_too_many_workers_vanished_is_dead(db: Database) -> None:
     log = Log()
     await put(db, "killer")

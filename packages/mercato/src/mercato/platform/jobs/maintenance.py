@@ -123,6 +123,17 @@ async def move_stranded(tx: Write) -> int:
     return await _move(tx, *stranded, order=jobs.c.run_at, values={"state": "ready", "enqueued_at": now_ms()})
 
 
+async def shorten_leases(tx: Write, lease: timedelta) -> int:
+    """Shorten leases that were made before the clock was set back to that of a new one. Return how many rows.
+
+    A worker that lives renews its own. Otherwise the jobs of one that vanished would be running for as long as the
+    clock was set back.
+    """
+    length = lease // _MILLISECOND
+    ahead = _in_state("running"), jobs.c.lease_until > now_ms() + length + _SKEW_MS
+    return await _move(tx, *ahead, order=jobs.c.ordering_key, values={"lease_until": now_ms() + length})
+
+
 async def move_expired(tx: Write, *, excluded: Collection[int] = ()) -> int:
     """Make jobs ready that a vanished worker left running. Return how many rows."""
     return await _move(tx, *_EXPIRED, jobs.c.id.not_in(excluded), order=jobs.c.ordering_key, values=_LOST)

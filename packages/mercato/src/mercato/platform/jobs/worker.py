@@ -245,12 +245,13 @@ class Worker:
         return min(self._poll_seconds, max(found.due_in.total_seconds(), _MIN_POLL_SECONDS))
 
     async def _move_stranded(self) -> int:
-        """Check now and then whether the clock was set back past waiting jobs."""
+        """Check now and then whether the clock was set back past waiting jobs, or past leases."""
         if monotonic() < self._next_stranded:
             return 0
         self._next_stranded = monotonic() + _STRANDED_SECONDS
         async with self._database.write() as tx:
             moved = await maintenance.move_stranded(tx)
+            await maintenance.shorten_leases(tx, self._lease)
         if moved:
             log.warning("the clock was set back: waiting jobs are due now", count=moved)
         return moved
