@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
@@ -67,3 +68,20 @@ async def test_a_database_closes_while_the_network_drops_packets(
         network.silent = True
         async with loop_timeout(5):
             await db.close()
+
+
+@only_postgresql
+async def test_a_connection_that_listens_ends_if_the_network_drops_its_first_statement(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_schema = postgresql._name_schema
+
+    async def silenced(driver: asyncpg.Connection) -> None:
+        network.silent = True
+        await name_schema(driver)
+
+    monkeypatch.setattr(postgresql, "_name_schema", silenced)
+    monkeypatch.setattr(postgresql, "CONNECT_SECONDS", 0.2)
+    network = Network(database_url)
+    async with network.opened(tmp_path) as url, loop_timeout(5):
+        await postgresql.listen(url, "anything", lambda _: None)

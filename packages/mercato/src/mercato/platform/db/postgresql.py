@@ -406,7 +406,7 @@ async def listen(url: str, name: str, callback: Callable[[str], None]) -> None:
     """
     lost, session = asyncio.Event(), {"application_name": "mercato listen"}
     try:
-        connection = await Servers(url).connect(server_settings=session)
+        connection = await Servers(url).connect(server_settings=session, command_timeout=CONNECT_SECONDS)
     except connection_errors() as error:
         raise DatabaseUnavailable(f"no connection to listen on: {error}") from error
     try:
@@ -420,8 +420,7 @@ async def listen(url: str, name: str, callback: Callable[[str], None]) -> None:
                 async with asyncio.timeout(CHECK_SECONDS):
                     await lost.wait()
             # Only a statement reveals a server that is gone without closing the connection.
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await connection.execute("SELECT 1")
+            await connection.execute("SELECT 1")
     except connection_errors():
         return
     finally:
