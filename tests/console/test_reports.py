@@ -1,5 +1,6 @@
 """Reports in the console: what the orders of some days came to, equal to the orders to the minor unit."""
 
+import asyncio
 import csv
 import io
 from collections import Counter
@@ -10,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from tests.api.reporting import AMOUNTS, at, expected_totals, move, open_stores, read_all, sell
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.console.browser import Page
@@ -25,6 +27,8 @@ from mercato.features.orders.reports import Days, Selection
 from mercato.features.orders.summaries import percentiles_of
 from mercato.features.partners.model import Surface
 from mercato.features.sign_in.roles import Role
+from mercato.platform.errors import RateLimited
+from mercato_contract.clock import new_id, now
 
 pytestmark = shared
 
@@ -191,6 +195,22 @@ async def test_a_report_is_half_a_minute_old_at_most_also_after_the_clock_was_se
     for ahead, count in ((timedelta(seconds=29), 0), (timedelta(hours=-1), 1)):
         time.ahead = ahead
         assert len((await sums.look(selection)).currencies) == count
+
+
+async def test_an_account_waits_for_so_many_reports_at_a_time_and_others_for_no_more_of_it(mercato: Service):
+    sums = summaries.Summaries(mercato.app.db, now)
+    partner, other = new_id(), new_id()
+    many = [
+        Selection(partner, Surface.COMMERCE, Days(FIRST - timedelta(days=number), LAST, "UTC"))
+        for number in range(summaries.MAX_WAITING + 1)
+    ]
+    *made, refused, others = await asyncio.gather(
+        *(sums.look(one) for one in (*many, replace(many[0], partner_id=other))), return_exceptions=True
+    )
+    assert isinstance(refused, RateLimited)
+    assert refused.detail.startswith("8 reports of this account are being made already.")
+    assert all(isinstance(one, summaries.Summary) for one in (*made, others))
+    assert isinstance(await sums.look(many[-1]), summaries.Summary)
 
 
 async def test_only_so_many_orders_are_added_up_and_whole_days_of_them(

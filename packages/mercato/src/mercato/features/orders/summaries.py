@@ -24,6 +24,7 @@ from mercato.features.orders.reports import Days, Selection, Totals, read_sold
 from mercato.features.orders.tables import orders
 from mercato.features.stores.tables import stores
 from mercato.platform.db.engine import Database, Read
+from mercato.platform.slots import Slots
 from mercato_contract.clock import Clock, to_ms
 from mercato_contract.orders import OrderState
 from mercato_contract.placements import ScheduleType
@@ -37,6 +38,11 @@ PAGE: Final = 500
 
 KEPT: Final = timedelta(seconds=30)
 MAX_KEPT: Final = 64
+
+MAX_WAITING: Final = 8
+"""Summaries of one account that are made, or wait until others are: else all would wait for those of one."""
+
+RETRY_AFTER: Final = 2
 
 BEST: Final = 10
 """Items and reasons that are shown, those with the most first."""
@@ -189,22 +195,28 @@ class Summaries:
         self._db = db
         self._now = now
         self._one = asyncio.Lock()
+        self.slots = Slots(
+            MAX_WAITING,
+            full=f"{MAX_WAITING} reports of this account are being made already. Wait for one, then try again.",
+            retry_after=RETRY_AFTER,
+        )
         self._kept: dict[Selection, Summary] = {}
 
     async def look(self, selection: Selection) -> Summary:
-        """Return the summary, at most half a minute old."""
+        """Return the summary, at most half a minute old. Raises RateLimited."""
         if (kept := self._find(selection)) is not None:
             return kept
-        async with self._one:
-            # Somebody else may have waited for the same one.
-            if (kept := self._find(selection)) is not None:
-                return kept
-            made = await self._make(selection)
-            self._kept = {key: one for key, one in self._kept.items() if self._is_fresh(one)}
-            if len(self._kept) >= MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[selection] = made
-            return made
+        with self.slots.slot(selection.partner_id):
+            async with self._one:
+                # Somebody else may have waited for the same one.
+                return self._find(selection) or self._keep(await self._make(selection))
+
+    def _keep(self, made: Summary) -> Summary:
+        self._kept = {key: one for key, one in self._kept.items() if self._is_fresh(one)}
+        if len(self._kept) >= MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[made.selection] = made
+        return made
 
     def _find(self, selection: Selection) -> Summary | None:
         found = self._kept.get(selection)
