@@ -77,6 +77,20 @@ async def test_callbacks_of_a_transaction_that_rolled_back_never_run(db: Databas
     assert calls == []
 
 
+@only_postgresql
+async def test_a_transaction_whose_block_hides_an_error_is_not_taken_for_committed(db: Database) -> None:
+    seen: list[str] = []
+    with pytest.raises(exc.InvalidRequestError, match="went on after an error"):  # noqa: PT012  # as above
+        async with db.write() as tx:
+            await tx.execute(update(counters).values(value=5))
+            tx.after_commit(lambda: seen.append("committed"))
+            with suppress(exc.DBAPIError):
+                await tx.execute(text("SELECT 1 / 0"))
+    assert (await value(db), seen) == (0, [])
+    await add_one(db)
+    assert await value(db) == 1
+
+
 async def test_sixty_transactions_that_read_and_then_write_end_at_sixty(db: Database) -> None:
     await asyncio.gather(*(add_one(db) for _ in range(60)))
     assert await value(db) == 60

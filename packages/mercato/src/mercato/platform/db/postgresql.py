@@ -164,9 +164,9 @@ class Connection:
             return Result(made.rows(found, lambda: list(found[0].keys()) if found else []), len(found))
         return Result([], _changed(await self._call(made.sql, self._driver.execute, made.sql, *values)))
 
-    async def command(self, sql: str) -> None:
-        """Run a statement without values, such as BEGIN."""
-        await self._call(sql, self._driver.execute, sql)
+    async def command(self, sql: str) -> str:
+        """Run a statement without values, such as BEGIN. Return what the server has done."""
+        return await self._call(sql, self._driver.execute, sql)
 
     async def roll_back(self) -> None:
         """End the transaction, or the session if that can't be done."""
@@ -179,8 +179,10 @@ class Connection:
 
     async def commit(self) -> None:
         """Commit what was begun. What was deferred alone has committed itself."""
-        if self._is_begun:
-            await self.command("COMMIT")
+        if self._is_begun and await self.command("COMMIT") == "ROLLBACK":
+            raise exc.InvalidRequestError(
+                "the block went on after an error, which rolls its transaction back"
+            )
 
     async def _call(self, sql: str, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         try:
