@@ -132,7 +132,7 @@ class BuildProcess:
         worker = self._worker
         self._stop()
         if worker is not None:
-            await _end(worker)
+            await worker.wait()
 
     async def _build(self, document: Document, task: Task) -> Result:
         if document.size > LARGE or self._documents >= DOCUMENTS:
@@ -161,7 +161,7 @@ class BuildProcess:
             ) from None
         finally:
             if document.size > LARGE:
-                self._stop()
+                await self.close()
             else:
                 self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._stop)
 
@@ -175,8 +175,7 @@ class BuildProcess:
             raise _WorkerEndedError(0 if closed else await worker.wait()) from None
         except BaseException:
             # Nothing waits for the document any more, so the next one must not wait for it either.
-            self._worker = None
-            await _end(worker)
+            await self.close()
             raise
         result: Result = msgspec.msgpack.decode(output, type=Result)
         return result
@@ -198,20 +197,13 @@ class BuildProcess:
         return self._worker
 
     def _stop(self) -> None:
-        """Close the process's input; it ends at the end of its input."""
+        """Kill the process: it has nothing that anybody waits for, and its memory is needed."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
         worker, self._worker = self._worker, None
-        if worker is not None:
-            assert worker.stdin is not None
-            worker.stdin.close()
-
-
-async def _end(worker: Process) -> None:
-    if worker.returncode is None:
-        worker.kill()
-    await worker.wait()
+        if worker is not None and worker.returncode is None:
+            worker.kill()
 
 
 async def _exchange(worker: Process, document: Document, task: Task) -> bytes:
