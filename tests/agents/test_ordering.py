@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from aiohttp import web
 from tests.agents.agent import META, REVISIONS, Agent
 from tests.api.agent_keys import assistant
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, Trade, trade
@@ -193,6 +194,35 @@ async def test_a_cancellation_that_its_store_has_not_answered_says_what_an_agent
     # An agent sends no keys.
     assert "Idempotency-Key" not in waits["detail"]
     assert waits["retryAfter"] > 0
+
+
+@own()
+async def test_a_fault_of_a_quoted_order_names_the_line_that_the_agent_sent(
+    buyer: Agent, sells: Trade, shop: MerchantServer
+):
+    lines = [{"item": "tea", "quantity": 1}, *TEAS]
+    quotes = [await buyer.call("quote_order", **order_of(sells, lines=lines)) for _ in range(2)]
+    sold_out, refused = ({"quoteId": one["quoteId"], "total": one["total"]} for one in quotes)
+    no = {"code": "ITEM_UNAVAILABLE", "message": "No tea", "pointer": "/cart/lineItems/1/modifierGroups/0"}
+
+    async def refuse(_request: web.Request, _body: bytes) -> web.Response:
+        return web.json_response({"errors": [no]}, status=409)
+
+    shop.answers["place"] = refuse
+    # The second answer is the one that was stored.
+    for _ in range(2):
+        problem = await buyer.refusal("place_order", **refused)
+        assert [(one["code"], one["pointer"]) for one in problem["errors"]] == [
+            ("ITEM_UNAVAILABLE", "/lines/1")
+        ]
+    path = f"/v1/commerce/stores/{sells.store['storeId']}/item-availability"
+    gone = {"items": [{"itemId": str(TEA), "available": False}]}
+    assert (await sells.pos.post(path, gone)).status == 200
+    problem = await buyer.refusal("place_order", **sold_out)
+    assert [(one["code"], one["pointer"]) for one in problem["errors"]] == [
+        ("ITEM_UNAVAILABLE", "/lines/0"),
+        ("ITEM_UNAVAILABLE", "/lines/1"),
+    ]
 
 
 @pytest.mark.parametrize("payment", [[], "cash", 5, True])

@@ -66,6 +66,20 @@ async def test_a_store_may_be_paused_until_the_last_instant(
             assert (await browser.open(f"/console/{page}")).status == 200
 
 
+async def test_an_instant_that_no_calendar_has_in_utc_is_refused_for_what_it_is(
+    mercato: Service, shop: MerchantServer
+):
+    deal = await trade(mercato, shop)
+    path = f"/v1/commerce/stores/{deal.store['storeId']}/status"
+    refused = await deal.pos.post(path, {"status": "paused", "resumeAt": "0001-01-01T00:00:00+14:00"})
+    assert refused.status == 422
+    assert "resumeAt is before the year 1 in UTC" in refused.json()["detail"]
+    scheduled = {"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": "9999-12-31T23:59:59-01:00"}
+    order = await deal.front.post(f"{ORDERS}/validate", deal.order(fulfillment=scheduled))
+    assert order.status == 422
+    assert "scheduledTime is after the year 9999 in UTC" in order.json()["detail"]
+
+
 async def test_lists_and_redeliveries_begin_and_end_at_any_instant(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     order = await deal.placed()

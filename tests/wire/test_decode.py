@@ -11,7 +11,15 @@ from msgspec import Meta
 from mercato_contract.decoding import Decoder, QueryDecoder
 from mercato_contract.json_texts import MAX_DEPTH
 from mercato_contract.refusals import InvalidRequest, Problem, ValidationFailed
-from mercato_contract.wire import REPEATABLE, Objection, Wire, parse_instant, parse_uuid, validator
+from mercato_contract.wire import (
+    REPEATABLE,
+    Objection,
+    Wire,
+    instant_fault,
+    parse_instant,
+    parse_uuid,
+    validator,
+)
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
@@ -283,6 +291,16 @@ def test_faults_of_a_query_have_no_pointer(text: bytes, status: int):
 )
 def test_instants_are_read_with_any_offset_and_never_without(text: str, expected: str):
     assert str(parse_instant(text)) == expected
+
+
+def test_what_is_wrong_with_an_instant_is_said_truly():
+    for text in ("0001-01-01T00:00:00+14:00", "0000-12-31T23:59:59Z"):
+        assert instant_fault("at", text) == "at is before the year 1 in UTC. Send a later instant."
+    assert instant_fault("at", "9999-12-31T23:59:59-23:59") == (
+        "at is after the year 9999 in UTC. Send an earlier instant."
+    )
+    for text in ("2026-02-31T18:30:00Z", "2026-01-31T18:30:00", "0000-01-01T00:00:00", "now"):
+        assert instant_fault("at", text).startswith("at must be an RFC 3339 instant with an offset")
 
 
 def test_a_uuid_is_its_canonical_text():

@@ -250,7 +250,7 @@ class MarketfrontOrderPage(Wire):
 
 
 def _since_fault(text: str) -> str | None:
-    return instant_fault("since") if parse_instant(text) is None else None
+    return instant_fault("since", text) if parse_instant(text) is None else None
 
 
 class OrdersFilter(Wire):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, dataclass_transform
 from uuid import UUID
@@ -98,13 +98,32 @@ def instant(value: datetime | None) -> str | None:
     return None if value is None else rfc3339(value)
 
 
-def instant_fault(name: str) -> str:
-    """Return what is wrong with the member or parameter of this name, whose text isn't an instant."""
+def instant_fault(name: str, text: str) -> str:
+    """Return what is wrong with the member or parameter of this name, whose text `parse_instant` doesn't read."""
+    written = _parse_local(text)
+    if (written is not None and written.year == MINYEAR) or (
+        text.startswith("0000-") and _RFC3339.fullmatch(text)
+    ):
+        return f"{name} is before the year {MINYEAR} in UTC. Send a later instant."
+    if written is not None:
+        return f"{name} is after the year {MAXYEAR} in UTC. Send an earlier instant."
     return f"{name} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
 
 
 def parse_instant(text: str) -> datetime | None:
-    """Return the RFC 3339 instant in UTC, truncated to milliseconds; None if the text isn't one or has no offset."""
+    """Return the RFC 3339 instant in UTC, truncated to milliseconds.
+
+    None if the text isn't one, has no offset, or is of no year from 1 to 9999 in UTC.
+    """
+    written = _parse_local(text)
+    try:
+        return None if written is None else truncated(written.astimezone(UTC))
+    except OverflowError:
+        return None
+
+
+def _parse_local(text: str) -> datetime | None:
+    """Return the RFC 3339 instant with its own offset; None if the text isn't one or has no offset."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None
@@ -113,12 +132,11 @@ def parse_instant(text: str) -> datetime | None:
     try:
         # A leap second is read as the last millisecond before it.
         leap = time.endswith(":60")
-        parsed = datetime.fromisoformat(
+        return datetime.fromisoformat(
             f"{date}T{time[:-2] + '59' if leap else time}.{'999000' if leap else micro}"
             f"{'+00:00' if offset in 'Zz' else offset}"
         )
-        return truncated(parsed.astimezone(UTC))
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
 
 

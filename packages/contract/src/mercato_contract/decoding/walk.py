@@ -32,7 +32,7 @@ from mercato_contract.decoding.checks import (
 )
 from mercato_contract.json_texts import NOT_A_NUMBER
 from mercato_contract.json_values import escape, json_type
-from mercato_contract.wire import Objection, Rule, as_json, parse_instant
+from mercato_contract.wire import Objection, Rule, as_json, instant_fault, parse_instant
 
 _BEGINS_NUMBER: Final = frozenset(b"%c" % byte for byte in b"-0123456789")
 """The value of a number takes time: 60 µs if it has 4,000 digits."""
@@ -380,7 +380,7 @@ class _Walk:
             case info.UUIDType() if not _is_uuid(value):
                 self.bad(pointer, f"{name} must be a UUID like 0190f5fe-7e3b-7ccc-8000-abcdef012345.")
             case info.DateTimeType() if parse_instant(value) is None:
-                self.bad(pointer, f"{name} must be an RFC 3339 instant with an offset.")
+                self.bad(pointer, instant_fault(name, value))
             case info.EnumType(cls=cls) if value not in (texts := [member.value for member in cls]):
                 self.bad(pointer, f"{name} must be one of {', '.join(map(str, texts))}.")
             case info.LiteralType(values=values) if value not in values:
@@ -455,9 +455,7 @@ class _Walk:
         if form == "uri" and value and (fault := uri_fault(value, name)) is not None:
             self.bad(pointer, fault)
         if form == "date-time" and parse_instant(value) is None:
-            self.bad(
-                pointer, f"{name} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
-            )
+            self.bad(pointer, instant_fault(name, value))
 
     def _apply_rule(self, value: Any, rule: Rule | None, pointer: str) -> None:
         """Add the fault that the type's rule finds."""

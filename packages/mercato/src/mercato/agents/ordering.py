@@ -4,7 +4,9 @@ An answer has an entry for each line that was sent. What doesn't fit an answer i
 first: never an entry, and never the first fault of a line.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -22,7 +24,7 @@ from mercato_catalog.carts.ordering import Resolution, resolve
 from mercato_contract.carts import CartAmounts
 from mercato_contract.ordering import Candidate, LineFault, NamedLine, ResolvedChoice, ResolvedLine
 from mercato_contract.problems import OrderError
-from mercato_contract.refusals import ValidationFailed
+from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire, as_json, uuid_text
 
@@ -321,3 +323,33 @@ def _text_of_candidate(candidate: Candidate) -> str:
 
 def _size(value: object, text: str) -> int:
     return ENVELOPE + len(as_json(value)) + len(as_json(text))
+
+
+# --- where a fault is -----------------------------------------------------------------------------
+
+_POINTERS: Final = (
+    (re.compile(r"/cart/lineItems/(\d+)(?:/.*)?"), r"/lines/\1"),
+    (re.compile(r"/cart/lineItems"), "/lines"),
+    (re.compile(r"/amounts/(tip|total)"), r"/\1"),
+    (re.compile(r"/fulfillment/scheduledTime"), "/scheduledTime"),
+    (re.compile(r"/validatedOrderToken"), "/quoteId"),
+)
+"""Where a fault of an order is in an agent's arguments; other members have the same place."""
+
+
+@contextmanager
+def pointing_into_arguments() -> Iterator[None]:
+    """Have the faults of a problem of an order point to what the agent wrote: to the lines that it quoted."""
+    try:
+        yield
+    except Problem as problem:
+        problem.errors = tuple(in_arguments(problem.errors))
+        raise
+
+
+def in_arguments(faults: Iterable[OrderError]) -> Iterator[OrderError]:
+    """Yield the faults of an order with pointers into the agent's arguments."""
+    for fault in faults:
+        found = ((kind, place) for kind, place in _POINTERS if kind.fullmatch(fault.pointer or ""))
+        kind, place = next(found, (None, ""))
+        yield fault if kind is None else replace(fault, pointer=kind.sub(place, fault.pointer or ""))

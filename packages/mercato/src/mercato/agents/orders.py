@@ -19,6 +19,7 @@ from mercato.agents.order_summaries import (
     text_of_details,
     text_of_summary,
 )
+from mercato.agents.ordering import in_arguments, pointing_into_arguments
 from mercato.agents.protocol import Consent
 from mercato.agents.texts import described, plain
 from mercato.agents.tools import (
@@ -132,13 +133,14 @@ async def place_order(call: ToolCall[PlaceOrder]) -> OrderAnswer | Elicitation:
     """
     asked, app = call.body, call.app
     payment = None if asked.payment is UNSET else asked.payment
-    outcome = await app.quotes.place(
-        call.caller,
-        asked.quote_id,
-        QuotePlacement(total=asked.total, payment=payment),
-        trace=call.trace,
-        make_origin=call.head.origin,
-    )
+    with pointing_into_arguments():
+        outcome = await app.quotes.place(
+            call.caller,
+            asked.quote_id,
+            QuotePlacement(total=asked.total, payment=payment),
+            trace=call.trace,
+            make_origin=call.head.origin,
+        )
     match outcome:
         case ApprovalRequest() as approval:
             if call.takes_urls and call.consent is None:
@@ -160,6 +162,8 @@ async def place_order(call: ToolCall[PlaceOrder]) -> OrderAnswer | Elicitation:
                 problem = replace(
                     problem, detail="The order was cancelled before its store answered. Quote it again."
                 )
+            if problem.errors is not None:
+                problem = replace(problem, errors=list(in_arguments(problem.errors)))
             raise RefusedError(represent_detail(problem, ProblemFormat.JSON))
 
 

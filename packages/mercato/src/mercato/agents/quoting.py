@@ -1,6 +1,5 @@
 """Quote an order for an agent: lines by name, priced by their store, kept for fifteen minutes. Nothing is placed."""
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -9,7 +8,14 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from mercato.agents.order_summaries import AmountsSummary, Described, amounts_of, render_amounts
-from mercato.agents.ordering import Lines, PricedLine, priced_lines, render_line, resolve_lines
+from mercato.agents.ordering import (
+    Lines,
+    PricedLine,
+    pointing_into_arguments,
+    priced_lines,
+    render_line,
+    resolve_lines,
+)
 from mercato.agents.tools import ENVELOPE, SMALL, Hints, ToolCall, Tools
 from mercato.api.orders import marketfront_orders
 from mercato.features.partners.model import Surface
@@ -17,7 +23,7 @@ from mercato.features.quotes.model import NewQuote, QuoteWarning
 from mercato.http.calls import operation_of
 from mercato_contract.placements import ClientContext, DeliveryType, ScheduleType
 from mercato_contract.problems import Reason
-from mercato_contract.refusals import Problem, ValidationFailed
+from mercato_contract.refusals import ValidationFailed
 from mercato_contract.stores import FulfillmentMode
 from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire, as_json, rfc3339
@@ -128,13 +134,10 @@ async def quote_order(call: ToolCall[QuoteOrder]) -> QuotedOrder:
             "note": asked.note,
         }
     )
-    try:
+    with pointing_into_arguments():
         # Decoded as Validate order decodes it.
         assert _VALIDATE.decode is not None
         quote = await app.quotes.quote(call.caller, _VALIDATE.decode(order), trace=call.trace)
-    except Problem as problem:
-        problem.errors = tuple(map(_in_arguments, problem.errors))
-        raise
     lines = priced_lines(found, most=SMALL - ROOM).lines
     return _quoted(quote, lines)
 
@@ -200,20 +203,3 @@ def _quoted(quote: NewQuote, lines: list[PricedLine]) -> QuotedOrder:
         lines=priced,
         warnings=list(quote.warnings),
     )
-
-
-_POINTERS: Final = (
-    (re.compile(r"/cart/lineItems/(\d+)(?:/.*)?"), r"/lines/\1"),
-    (re.compile(r"/cart/lineItems"), "/lines"),
-    (re.compile(r"/amounts/tip"), "/tip"),
-    (re.compile(r"/fulfillment/scheduledTime"), "/scheduledTime"),
-)
-"""Where a fault of an order is in the arguments; other members have the same place."""
-
-
-def _in_arguments(fault: Any) -> Any:
-    """Return a fault of an order with the pointer into the arguments."""
-    for found, place in _POINTERS:
-        if fault.pointer is not None and found.fullmatch(fault.pointer):
-            return replace(fault, pointer=found.sub(place, fault.pointer))
-    return fault

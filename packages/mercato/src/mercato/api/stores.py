@@ -278,7 +278,7 @@ async def get_store_availability(call: Call[None, AtQuery]) -> Answer[StoreAvail
     if call.query.at is not None:
         parsed = parse_instant(call.query.at)
         if parsed is None:
-            raise ValidationFailed.at(None, instant_fault("at"))
+            raise ValidationFailed.at(None, instant_fault("at", call.query.at))
         # The first and last day of the calendar lack a local time in some zones.
         if not MINYEAR < parsed.year < MAXYEAR:
             raise ValidationFailed.at(None, f"at must be of the years {MINYEAR + 1} to {MAXYEAR - 1}.")

@@ -113,7 +113,7 @@ def activation_fault(text: str, now: datetime) -> str | None:
     """Return what is wrong with the text of `activateAt`, or None."""
     at = parse_instant(text)
     if at is None:
-        return instant_fault("activateAt")
+        return instant_fault("activateAt", text)
     if at <= now:
         return "activateAt must be in the future. Leave it out to switch at once."
     if at > now + timedelta(days=MAX_DAYS_AHEAD):

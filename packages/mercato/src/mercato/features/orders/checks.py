@@ -46,7 +46,7 @@ from mercato_contract.placements import (
 from mercato_contract.problems import OrderError
 from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.texts import is_blank
-from mercato_contract.wire import parse_instant, rfc3339
+from mercato_contract.wire import instant_fault, parse_instant, rfc3339
 
 MAX_ORDER_ERRORS: Final = 100
 
@@ -228,7 +228,7 @@ def _parse_time(fulfillment: Fulfillment, now: datetime, faults: list[FieldFault
     text = fulfillment.scheduled_time
     at = None if text is None else parse_instant(text)
     if text is not None and at is None:
-        fault = "scheduledTime must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+        fault = instant_fault("scheduledTime", text)
     elif fulfillment.schedule_type is not ScheduleType.SCHEDULED:
         return now
     elif at is None:

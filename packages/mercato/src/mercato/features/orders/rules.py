@@ -49,7 +49,7 @@ from mercato_contract.problems import OrderError
 from mercato_contract.refusals import Problem
 from mercato_contract.replies import Quote
 from mercato_contract.texts import is_blank, trimmed
-from mercato_contract.wire import as_json, parse_instant, rfc3339
+from mercato_contract.wire import as_json, instant_fault, parse_instant, rfc3339
 
 # --- placing --------------------------------------------------------------------------------------
 
@@ -205,7 +205,6 @@ _ALONE_FAULT: Final = (
     "The decision about a cancellation is an update of its own. Send the other members separately."
 )
 _REASON_FAULT: Final = "reason says why the order goes on. Leave it out if the cancellation is accepted."
-_INSTANT_FAULT: Final = "{} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
 _COURIER_FAULT: Final = "courier needs a name, a phone or a trackingUrl. Leave it out to keep the courier."
 
 
@@ -277,7 +276,7 @@ def _parse(update: OrderStatusUpdate) -> _ParsedUpdate:
             ("/status", None if update.status is None else status_fault(update.status)),
             ("/state", None if update.state is None else state_fault(update.state)),
             *(
-                (f"/{name}", _INSTANT_FAULT.format(name))
+                (f"/{name}", instant_fault(name, text))
                 for name, text in instants.items()
                 if text is not None and parse_instant(text) is None
             ),

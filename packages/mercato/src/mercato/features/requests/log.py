@@ -178,7 +178,7 @@ async def list_own_requests(db: Database, caller: Caller, query: RefusedRequestQ
     """Return a page of the caller's refused requests. Raises ValidationFailed."""
     since = None if query.since is None else parse_instant(query.since)
     if query.since is not None and since is None:
-        raise ValidationFailed.at(None, instant_fault("since"))
+        raise ValidationFailed.at(None, instant_fault("since", query.since))
     wanted = Filter(caller=caller, error_code=query.error_code, since=since, store_id=query.store_id)
     async with db.read() as tx:
         rows = await queries.list_refused(tx, wanted, before=read_cursor(query.cursor), limit=query.limit + 1)

@@ -264,7 +264,7 @@ def status_change_of(request: StoreStatusUpdate, now: datetime) -> StoreChange:
         message = f"pauseReason may have at most {REASON_LENGTH} characters, and no NUL."
         faults.append(FieldFault("/pauseReason", message, form=False))
     if isinstance(resume, str) and (at is None or at <= now):
-        message = instant_fault("resumeAt")
+        message = instant_fault("resumeAt", resume)
         if at is not None:
             message = "resumeAt must be in the future. Leave it out to pause until further notice."
         faults.append(FieldFault("/resumeAt", message, form=False))
@@ -341,5 +341,5 @@ def _until_fault(entry: ItemAvailabilityEntry, until: datetime | None, now: date
     if entry.until is None or entry.available:
         return None
     if until is None:
-        return instant_fault("until")
+        return instant_fault("until", entry.until)
     return None if until > now else "until must be in the future."

@@ -75,7 +75,7 @@ def read_webhook(request: ExplainSignatureRequest) -> Webhook:
             ),
             (
                 "/receivedAt",
-                instant_fault("receivedAt")
+                instant_fault("receivedAt", request.received_at)
                 if request.received_at is not None and received_at is None
                 else None,
             ),

@@ -164,8 +164,8 @@ class Redeliveries(Struct, frozen=True):
         known = TYPES[caller.surface] | {EventType.PING}
         refuse(
             [
-                ("/since", _future_fault(since, now)),
-                ("/until", None if request.until is None else _order_fault(since, until)),
+                ("/since", _future_fault(request.since, since, now)),
+                ("/until", None if request.until is None else _order_fault(request.until, since, until)),
                 *(
                     (
                         f"/types/{place}",
@@ -238,13 +238,13 @@ async def _find_begun(tx: Read, job: RedeliverJob) -> datetime | None:
     return min(filter(None, (job.requested_at, *made)), default=None)
 
 
-def _future_fault(since: datetime | None, now: datetime) -> str | None:
+def _future_fault(text: str, since: datetime | None, now: datetime) -> str | None:
     if since is None:
-        return instant_fault("since")
+        return instant_fault("since", text)
     return "since is in the future: nothing was delivered since then." if since > now else None
 
 
-def _order_fault(since: datetime | None, until: datetime | None) -> str | None:
+def _order_fault(text: str, since: datetime | None, until: datetime | None) -> str | None:
     if until is None:
-        return instant_fault("until")
+        return instant_fault("until", text)
     return "until must be later than since." if since is not None and until <= since else None
