@@ -22,6 +22,7 @@ from tests.databases import only_sqlite
 from tests.service import MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
+from mercato.agents.ordering import MAX_LINES
 from mercato.agents.protocol import INITIALIZED, MODERN
 from mercato.agents.tools import SMALL
 
@@ -301,6 +302,32 @@ async def test_every_answer_is_within_its_bound_however_many_bytes_its_texts_hav
         assert not answer.json()["result"]["isError"], answer.body
         sizes.append((tool, len(answer.body)))
     assert [(tool, size) for tool, size in sizes if size > SMALL] == []
+
+
+@only_sqlite
+async def test_a_quote_of_the_most_lines_in_the_largest_numbers_is_within_its_bound(
+    sells: Trade, shop: MerchantServer
+):
+    menu = cafe()
+    menu["items"][CAKE] = {"itemId": CAKE, "name": "Cake", "basePrice": "400000.00"}
+    run = await sells.mercato.run(sells.pos, sells.store["storeId"], shop.host(menu))
+    assert run["status"] == "succeeded", run
+    fees = [{"amount": "0.05", "description": "x" * 255} for _ in range(20)]
+    shop.answers["validate"] = {"isValid": True, "amounts": {"fees": "1.00", "feesDescription": fees}}
+    made = await assistant(sells, {"name": "Party", "approval": "always"})
+    lines = [{"item": CAKE, "quantity": 2**31 - 1 - number} for number in range(MAX_LINES)]
+    for tool, arguments in (
+        ("price_cart", {"storeId": sells.store["storeId"], "lines": lines}),
+        ("quote_order", order_of(sells, lines=lines)),
+    ):
+        answer = await Agent(made.client).send("tools/call", {"name": tool, "arguments": arguments})
+        result = answer.json()["result"]
+        assert not result["isError"], answer.body
+        assert len(answer.body) <= SMALL, tool
+        priced = result["structuredContent"]["lines"]
+        assert [line["itemId"] for line in priced] == [CAKE] * MAX_LINES
+        assert [line["total"] for line in priced] == [f"{400_000 * line['quantity']}.00" for line in lines]
+        assert [line["faults"] for line in priced] == [[]] * MAX_LINES
 
 
 def group_above(menu: Any, option: str) -> str:

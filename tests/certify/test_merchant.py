@@ -129,7 +129,7 @@ async def test_without_a_catalog_the_orders_are_made_from_an_example():
 
 
 async def test_http_beyond_this_machine_fails(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato_tools.certify.receiver.LOOPBACK", ())
+    monkeypatch.setattr("mercato_tools.certify.receiver.is_loopback", lambda _host: False)
     async with CorrectMerchant(secret=SECRET, catalog=menu()) as merchant:
         outcomes = await certified(merchant, ["transport.https"])
     assert outcomes["merchant.transport.https"].verdict is Verdict.FAIL

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato_outbound.guard import AddressPolicy, AddressVerdict
+from mercato_outbound.guard import AddressPolicy, AddressVerdict, is_loopback
 
 PUBLIC_ONLY = AddressPolicy()
 DEVELOPMENT = AddressPolicy(allow_private=True)
@@ -164,3 +164,29 @@ def test_an_address_that_python_does_not_call_global_is_never_allowed(address: o
     mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
     if mapped is None and (not ip.is_global or ip.is_multicast or ip.is_link_local):
         assert not PUBLIC_ONLY.verdict(ip).allowed
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST", "shop.localhost", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"],
+)
+def test_a_host_of_this_machine_alone_is_loopback(host: str):
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,
+        "",
+        "localhost.example",
+        "notlocalhost",
+        "0.0.0.0",  # noqa: S104  # judged, not bound
+        "::",
+        "10.0.0.1",
+        "2130706433",
+        "::ffff:10.0.0.1",
+    ],
+)
+def test_any_other_host_is_not_loopback(host: str | None):
+    assert not is_loopback(host)

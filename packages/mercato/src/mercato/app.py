@@ -87,7 +87,7 @@ from mercato_contract.clock import Clock
 from mercato_contract.texts import Secret
 from mercato_outbound.client import Outbound
 from mercato_outbound.document import DocumentSpace, NewDocument
-from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.guard import AddressPolicy, is_loopback
 from mercato_outbound.results import Options
 
 if TYPE_CHECKING:
@@ -101,12 +101,10 @@ log = structlog.get_logger("mercato.app")
 GRACE: Final = timedelta(seconds=20)
 """How long running jobs may take to finish when the worker stops."""
 
-_LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
-
 
 def _is_local(settings: Settings) -> bool:
     host = settings.host if settings.public_url is None else urlsplit(settings.public_url).hostname
-    return host in _LOOPBACK
+    return is_loopback(host)
 
 
 def address_policy(settings: Settings) -> AddressPolicy:

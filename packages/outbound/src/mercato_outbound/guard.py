@@ -146,6 +146,24 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
     return address.ipv4_mapped
 
 
+def is_loopback(host: str | None) -> bool:
+    """Return whether a URL's host, or an address to listen on, is this machine alone. No name is resolved."""
+    name = (host or "").lower()
+    if _is_localhost(name):
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _is_localhost(name: str) -> bool:
+    """Return whether a name is loopback without a look-up: localhost and all names below it (RFC 6761, 6.3)."""
+    return name.rsplit(".", maxsplit=1)[-1] == "localhost"
+
+
 MAX_URL = 8_192  # characters; servers refuse longer request lines
 MAX_HOST = 253
 MAX_PORT = 65_535
@@ -154,9 +172,7 @@ ANY_ADDRESS = AddressPolicy(allow_private=True)
 """For a URL whose form alone is checked here: the code that opens it checks whether it may be opened."""
 
 _PORTS = {"http": 80, "https": 443}
-_LOOPBACK = IPv4Address(
-    "127.0.0.1"
-)  # what localhost and all names below it are, without a look-up (RFC 6761, 6.3)
+_LOOPBACK = IPv4Address("127.0.0.1")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # Characters that stay unescaped; with `%`, so that an escape reaches the server as the partner wrote it.
@@ -226,7 +242,7 @@ def check_url(url: str, policy: AddressPolicy, *, https_only: bool) -> ParsedUrl
         raise UrlRefused(UrlFault.USERINFO)
     host, port = _host_and_port(parts.netloc)
     name, address = _v6(host) if host.startswith("[") else _name_or_v4(host)
-    known = _LOOPBACK if name.split(".")[-1] == "localhost" else address
+    known = _LOOPBACK if _is_localhost(name) else address
     if known is not None and not (verdict := policy.verdict(known)).allowed:
         raise UrlRefused(UrlFault.ADDRESS, verdict)
     return ParsedUrl(

@@ -84,11 +84,11 @@ class PricedChoice(Wire, gc=False):
 
 
 class PricedLine(Wire, kw_only=True, gc=False):
-    """A line without a fault. Names and choices are left out of an answer that has no room for them."""
+    """A line without a fault. What of it the agent has sent itself is left out of an answer that has no room for it."""
 
     item_id: UUID
     name: str | UnsetType = UNSET
-    quantity: int
+    quantity: int | UnsetType = UNSET
     choices: list[PricedChoice] | UnsetType = UNSET
     unit_price: str | UnsetType = UNSET
     total: str
@@ -129,11 +129,20 @@ def priced_lines(found: Resolution, *, most: int = SMALL) -> PricedLines:
     whole = PricedLines(lines=list(map(_priced, found.lines)), amounts=found.amounts)
     if ENVELOPE + MOST_OF_JSON * len(as_json(whole)) <= most or _fits(whole, most):
         return whole
-    plain = replace(whole, lines=[replace(line, choices=UNSET) for line in whole.lines])
-    if _fits(plain, most):
-        return plain
-    least = [replace(line, name=UNSET, choices=UNSET, unit_price=UNSET) for line in whole.lines]
-    return replace(whole, lines=least)
+    made = whole
+    for members in _LEFT_OUT:
+        made = replace(made, lines=[replace(line, **members) for line in made.lines])
+        if _fits(made, most):
+            break
+    return made
+
+
+_LEFT_OUT: Final[tuple[Mapping[str, UnsetType], ...]] = (
+    {"choices": UNSET},
+    {"name": UNSET, "unit_price": UNSET},
+    {"quantity": UNSET},
+)
+"""What is left out of every line first, until an answer has room. Without all of it there is room for MAX_LINES."""
 
 
 def _fits(priced: PricedLines, most: int) -> bool:

@@ -20,11 +20,11 @@ from mercato.http.operations import Access, Answer, Call, Operations
 from mercato.platform import errors
 from mercato.platform.problem_details import prefers_markdown
 from mercato.platform.telemetry import METRICS_TYPE
-from mercato.platform.telemetry.exposition import is_loopback
 from mercato.settings import Settings
 from mercato_contract.catalog_documents import SCHEMA_PATH, catalog_set_schema
 from mercato_contract.problems import PROBLEMS
 from mercato_contract.wire import Wire, as_json
+from mercato_outbound.guard import is_loopback
 
 system = Operations(access=Access.PUBLIC, tag="System")
 

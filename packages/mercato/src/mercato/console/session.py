@@ -4,7 +4,6 @@ Browsers accept a `__Host-` cookie over https, and Chromium and Firefox over htt
 http to another address it can't be kept; a service for development then uses a name without the prefix.
 """
 
-import ipaddress
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 from uuid import UUID, uuid5
@@ -21,6 +20,7 @@ from mercato.http.operations import Rate
 from mercato.platform.errors import RateLimited
 from mercato.services import Services
 from mercato.settings import Settings
+from mercato_outbound.guard import is_loopback
 
 SESSION: Final = "mercato-session"
 MESSAGE: Final = "mercato-message"
@@ -84,16 +84,7 @@ class Cookies:
 
 def _is_plain(base_url: str) -> bool:
     parts = urlsplit(base_url)
-    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return parts.scheme == "http" and not is_loopback(parts.hostname)
 
 
 # --- limits: of an address, a session, and a partner ----------------------------------------------

@@ -22,7 +22,6 @@ from mercato.console.session import (
     SIGN_ON,
     SIGNED_IN,
     Cookies,
-    is_loopback,
 )
 from mercato.features.sign_in import passkeys, people, sessions
 from mercato.features.sign_in.model import Grant, LinkRefused, person_of
@@ -39,7 +38,7 @@ from mercato.services import Services
 from mercato_contract.refusals import InvalidRequest, Problem
 from mercato_contract.texts import name_fault
 from mercato_contract.wire import Wire, validator
-from mercato_outbound.guard import origin_of
+from mercato_outbound.guard import is_loopback, origin_of
 
 
 async def ask_for_link(call: Call[ReadBody, None], cookies: Cookies, *, status: int = 401) -> Answer[str]:

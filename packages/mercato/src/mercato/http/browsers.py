@@ -13,6 +13,7 @@ from mercato.http.routing import Match
 from mercato.platform.errors import Forbidden, MethodNotAllowed, NotFound, UnsupportedMediaType
 from mercato.settings import Settings
 from mercato_contract.refusals import Problem
+from mercato_outbound.guard import is_loopback
 
 Headers = list[tuple[bytes, bytes]]
 PageHeaders = tuple[tuple[bytes, bytes], ...]
@@ -198,11 +199,7 @@ def is_allowed_origin(origin: bytes, head: Head, settings: Settings) -> bool:
         return True
     if settings.public_url:
         return origin == _origin(settings.public_url)
-    name = urlsplit(head.base_url).hostname
-    return name in _LOOPBACK and origin == _origin(head.base_url)
-
-
-_LOOPBACK: Final = {"localhost", "127.0.0.1", "::1"}
+    return is_loopback(urlsplit(head.base_url).hostname) and origin == _origin(head.base_url)
 
 
 def _origin(url: str) -> bytes:

@@ -24,6 +24,7 @@ from mercato_contract.events import envelope
 from mercato_contract.replies import REFUSALS
 from mercato_contract.signing import new_secret, target, webhook_headers
 from mercato_contract.wire import as_json
+from mercato_outbound.guard import is_loopback
 from mercato_outbound.results import MAX_REPLY
 from mercato_tools.certify.suite import (
     Failed,
@@ -316,8 +317,6 @@ OTHER_ID: Final = str(clock.new_id())
 HOUR: Final = 3600
 """Seconds: far outside the tolerance of any Standard Webhooks library."""
 
-LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-
 
 def sample(
     expect: Callable[[ReceiverReply], str] | None = None,
@@ -376,7 +375,7 @@ def _reformatted(body: bytes) -> bytes:
 
 async def _https(context: ReceiverContext) -> str:
     parts = urlsplit(context.receiver.url)
-    if parts.hostname in LOOPBACK:
+    if is_loopback(parts.hostname):
         raise Skipped("On this machine http is as good. Register an https URL for the network.")
     if parts.scheme != "https":
         raise Failed("The URL is http.")

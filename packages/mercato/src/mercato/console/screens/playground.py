@@ -32,7 +32,6 @@ from mercato.console.order_form import (
     read_form,
 )
 from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
-from mercato.console.session import is_loopback
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.http.calls import operation_of
@@ -44,6 +43,7 @@ from mercato_contract.money import minor_to_decimal
 from mercato_contract.refusals import InvalidRequest
 from mercato_contract.stores import FulfillmentMode
 from mercato_contract.wire import Wire, redacted
+from mercato_outbound.guard import is_loopback
 
 screens: Final = Screens(STOREFRONTS)
 
@@ -178,7 +178,7 @@ def is_sandbox(visit: Visit, store: StoreRow) -> bool:
         return True
     if not visit.app.settings.allow_private_networks:
         return False
-    return store.orders_url is None or is_loopback(urlsplit(store.orders_url).hostname or "")
+    return store.orders_url is None or is_loopback(urlsplit(store.orders_url).hostname)
 
 
 # --- the page -----------------------------------------------------------------------------------------

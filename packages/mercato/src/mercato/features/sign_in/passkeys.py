@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -35,6 +34,7 @@ from mercato_contract.clock import MakeId
 from mercato_contract.json_texts import is_too_deep
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import Wire, redacted
+from mercato_outbound.guard import is_loopback
 
 PURPOSE: Final = "mercato console passkey"
 """What the keys of the challenges are derived for."""
@@ -70,11 +70,7 @@ class Site(Struct, frozen=True):
 def site_url(base_url: str) -> str:
     """Return the address by which a browser must open the service to make a passkey: for this machine, localhost."""
     parts = urlsplit(base_url)
-    try:
-        is_loopback = ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
+    if not is_loopback(parts.hostname) or (parts.hostname or "").endswith("localhost"):
         return base_url
     return parts._replace(netloc="localhost" if parts.port is None else f"localhost:{parts.port}").geturl()
 

@@ -25,7 +25,7 @@ from mercato_contract.clock import Clock
 from mercato_contract.signing import hmac_sha256
 from mercato_contract.wire import as_json, redacted
 from mercato_outbound.client import Outbound
-from mercato_outbound.guard import AddressPolicy
+from mercato_outbound.guard import AddressPolicy, is_loopback
 from mercato_outbound.results import NotModified, Options, PullLimits, RequestFailed
 
 log = structlog.get_logger("mercato.console")
@@ -250,7 +250,7 @@ def check_settings(settings: Settings) -> tuple[str, str, str]:
             "set the missing ones, or none."
         )
     parts = urlsplit(issuer)
-    is_local = parts.hostname in {"localhost", "127.0.0.1", "::1"} or settings.allow_private_networks
+    is_local = is_loopback(parts.hostname) or settings.allow_private_networks
     if parts.scheme.lower() != "https" and not is_local:
         raise SettingsError(
             "MERCATO_OIDC_ISSUER must begin with https://. Only a provider on this machine may use http."

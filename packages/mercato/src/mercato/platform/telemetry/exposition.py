@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import ipaddress
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -11,6 +10,7 @@ from typing import Final
 import structlog
 
 from mercato.platform.telemetry.metrics import METRICS_TYPE, Metrics
+from mercato_outbound.guard import is_loopback
 
 log = structlog.get_logger("mercato.telemetry")
 
@@ -44,14 +44,6 @@ async def serve_metrics(metrics: Metrics, *, host: str, port: int, token: str | 
     log.info("serving metrics", port=bound)
     async with server:
         yield bound
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def _reply(metrics: Metrics, head: bytes, token: str | None, *, allow_any: bool) -> bytes:
