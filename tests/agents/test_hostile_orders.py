@@ -315,7 +315,8 @@ async def test_a_quote_of_the_most_lines_in_the_largest_numbers_is_within_its_bo
     fees = [{"amount": "0.05", "description": "x" * 255} for _ in range(20)]
     shop.answers["validate"] = {"isValid": True, "amounts": {"fees": "1.00", "feesDescription": fees}}
     made = await assistant(sells, {"name": "Party", "approval": "always"})
-    lines = [{"item": CAKE, "quantity": 2**31 - 1 - number} for number in range(MAX_LINES)]
+    quantities = [2**31 - 1 - number for number in range(MAX_LINES)]
+    lines = [{"item": CAKE, "quantity": quantity} for quantity in quantities]
     for tool, arguments in (
         ("price_cart", {"storeId": sells.store["storeId"], "lines": lines}),
         ("quote_order", order_of(sells, lines=lines)),
@@ -326,7 +327,7 @@ async def test_a_quote_of_the_most_lines_in_the_largest_numbers_is_within_its_bo
         assert len(answer.body) <= SMALL, tool
         priced = result["structuredContent"]["lines"]
         assert [line["itemId"] for line in priced] == [CAKE] * MAX_LINES
-        assert [line["total"] for line in priced] == [f"{400_000 * line['quantity']}.00" for line in lines]
+        assert [line["total"] for line in priced] == [f"{400_000 * quantity}.00" for quantity in quantities]
         assert [line["faults"] for line in priced] == [[]] * MAX_LINES
 
 

@@ -7,9 +7,10 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
-from sqlalchemy import func, select, update
+from msgspec.structs import replace
+from sqlalchemy import func, select, text, update
 from tests.api.trade import ORDERS, VALIDATE, Trade, trade
-from tests.databases import mostly_sqlite, on_both
+from tests.databases import mostly_sqlite, on_both, only_postgresql
 from tests.service import Client, MerchantServer, Service, service
 from tests.slow_requests import SlowRequest
 from tests.waiting import PATIENCE, loop_timeout
@@ -17,6 +18,7 @@ from tests.waiting import PATIENCE, loop_timeout
 from mercato.features import offboarding
 from mercato.features.catalogs.tables import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
 from mercato.features.discovery.tables import opening_hours, store_cards, store_search
+from mercato.features.orders import queries
 from mercato.features.orders.tables import orders
 from mercato.features.partners import accounts, credentials
 from mercato.features.partners.model import AccountError, PartnerKind
@@ -215,6 +217,35 @@ async def test_a_storefront_is_not_deleted_with_an_order_that_was_placed_while_i
     monkeypatch.setattr(offboarding, "_delete_stores", delete_and_place)
     with pytest.raises(AccountError, match="open orders: 1"):
         await offboarding.delete(db, who, now=clock.now)
+    async with db.read() as tx:
+        assert await accounts.get_partner(tx, who)
+
+
+@only_postgresql
+async def test_a_deletion_waits_for_an_order_that_is_being_stored_and_is_refused(here: Trade):
+    who, db = await storefront(here), here.mercato.app.db
+    placed = await here.placed()
+    await here.update(placed, state="completed")
+    async with db.read() as tx:
+        order = await queries.get_order(tx, UUID(placed["orderId"]))
+        version = await tx.scalar(select(stores.c.version))
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%FROM partners%'"
+    )
+    async with db.write() as tx:
+        again = replace(order, id=here.mercato.app.new_id(), token_id=None, state=OrderState.OPEN)
+        queries.insert_order(tx, again, store_version=version)
+        await tx.scalar(select(func.count()).select_from(orders))  # what was deferred is sent before it
+        deletion = asyncio.create_task(offboarding.delete(db, who, now=clock.now))
+        async with loop_timeout(PATIENCE):
+            while not deletion.done():
+                async with db.read() as look:
+                    if await look.scalar(waiting):
+                        break
+        assert not deletion.done(), "it waits for the order"
+    with pytest.raises(AccountError, match="open orders: 1"):
+        await deletion
     async with db.read() as tx:
         assert await accounts.get_partner(tx, who)
 

@@ -19,6 +19,7 @@ from mercato.features.events.log import ALL_KINDS
 from mercato.features.orders.tables import orders
 from mercato.features.partners import accounts
 from mercato.features.partners.model import OpenOrdersError
+from mercato.features.partners.queries import hold_for_deletion
 from mercato.features.partners.tables import api_keys
 from mercato.features.quotes import queries as quotes
 from mercato.features.requests import queries as requests
@@ -113,6 +114,7 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
                 more = await delete_some(tx, partner_id, limit=ROWS) == ROWS
     async with db.write() as tx:
         # One that was being placed when the partner was suspended.
+        await hold_for_deletion(tx, partner_id)
         await _refuse_open(tx, partner_id)
         await certification.delete_of_partner(tx, partner_id)
         await console.delete_of_partner(tx, partner_id)

@@ -91,8 +91,11 @@ _STORE_UNCHANGED: Final = prepared(
         stores.c.id == bindparam("where_store"), stores.c.version == bindparam("where_version")
     )
 )
-_STOREFRONT_ACTIVE: Final = select(partners.c.id).where(
-    partners.c.id == bindparam("where_storefront"), partners.c.suspended_at.is_(None)
+_STOREFRONT_ACTIVE: Final = (
+    select(partners.c.id)
+    .where(partners.c.id == bindparam("where_storefront"), partners.c.suspended_at.is_(None))
+    # Only its deletion waits for this lock, and finds the order then.
+    .with_for_update(read=True, key_share=True)
 )
 _INSERT_ORDER: Final = prepared(
     insert(orders).from_select(
@@ -179,8 +182,8 @@ def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> None:
 
     The version is the committed one when the statement starts, so that every acknowledged change counts. A change that
     commits at the same moment comes after the order: the row needn't be locked, and a store's orders don't wait for
-    each other. The same holds for a suspension of the storefront, whose key was looked up before. The unique index
-    refuses a second order of the same token.
+    each other. The same holds for a suspension of the storefront, whose key was looked up before; its deletion waits
+    until the transaction ends. The unique index refuses a second order of the same token.
     """
     values = _to_columns(asdict(order))
     values["sold"] = as_json(sold_of(order.cart, order.amounts, order.currency)).decode()

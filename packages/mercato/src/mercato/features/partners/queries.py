@@ -89,8 +89,9 @@ _GONE: Final = "This partner is suspended. Ask the operator of this service."
 
 
 async def lock_partner(tx: Write, partner_id: UUID) -> Partner | None:
-    """Return the partner and lock its row until the transaction ends."""
-    row = await tx.first(_PARTNER.where(partners.c.id == partner_id).with_for_update(of=partners))
+    """Return the partner and lock its row until the transaction ends. Orders in its name don't wait for it."""
+    locked = _PARTNER.where(partners.c.id == partner_id).with_for_update(of=partners, key_share=True)
+    row = await tx.first(locked)
     return None if row is None else _partner(row)
 
 
@@ -167,13 +168,22 @@ async def lock_active_partner(tx: Write, partner_id: UUID) -> None:
         raise errors.Forbidden(_GONE)
 
 
-async def delete_partner(tx: Write, partner_id: UUID) -> None:
-    """Delete the partner with its agents, keys, signing secrets and webhook tokens."""
-    own_agents = select(agents.c.id).where(agents.c.partner_id == partner_id)
-    # In the order of the orders' `give_back`, so that the two don't deadlock: a DELETE alone locks in any order.
-    spent = select(agent_spending).where(agent_spending.c.agent_id.in_(own_agents))
+async def hold_for_deletion(tx: Write, partner_id: UUID) -> None:
+    """Wait for the orders that are being stored in the partner's name. No more are, until the transaction ends."""
+    # What its agents spent first, as orders lock it, and in the order of their `give_back`: no two deadlock so.
+    spent = select(agent_spending).where(agent_spending.c.agent_id.in_(_agents_of(partner_id)))
     in_order = spent.order_by(*agent_spending.primary_key).with_for_update().subquery()
     await tx.scalar(select(func.count()).select_from(in_order))
+    await tx.first(select(partners.c.id).where(partners.c.id == partner_id).with_for_update())
+
+
+def _agents_of(partner_id: UUID) -> Select[tuple[UUID]]:
+    return select(agents.c.id).where(agents.c.partner_id == partner_id)
+
+
+async def delete_partner(tx: Write, partner_id: UUID) -> None:
+    """Delete the partner with its agents, keys, signing secrets and webhook tokens, after `hold_for_deletion`."""
+    own_agents = _agents_of(partner_id)
     await tx.execute(delete(agent_spending).where(agent_spending.c.agent_id.in_(own_agents)))
     await tx.execute(delete(agents).where(agents.c.partner_id == partner_id))
     await tx.execute(delete(api_keys).where(api_keys.c.partner_id == partner_id))
