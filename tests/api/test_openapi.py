@@ -45,6 +45,21 @@ def test_every_commerce_operation_of_the_specification_is_declared_with_its_succ
     assert declared >= SPECIFIED
 
 
+def test_every_operation_succeeds_with_200_unless_the_specification_names_another_status():
+    others = {
+        "registerStore": 201,
+        "placeOrder": 201,
+        "adjustOrder": 201,
+        "createConsoleLink": 201,
+        "notifyCatalogUpdate": 202,
+        "putCatalog": 202,
+        "redeliverCommerceWebhooks": 202,
+        "redeliverMarketfrontWebhooks": 202,
+        "cancelOnboarding": 204,
+    }
+    assert {operation.id: operation.status for operation in operations() if operation.status != 200} == others
+
+
 def test_the_document_is_valid_openapi():
     # Pydantic comes with it, which takes a twentieth of the time in which a worker collects the tests.
     from openapi_spec_validator import validate

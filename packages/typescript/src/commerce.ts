@@ -119,7 +119,11 @@ export class Commerce {
   }
 
   /** Cancel the switch of a run with `activateAt`. The store keeps its catalog. */
-  cancelCatalogActivation(storeId: string, catalogIngestId: string, options?: CallOptions): Promise<void> {
+  cancelCatalogActivation(
+    storeId: string,
+    catalogIngestId: string,
+    options?: CallOptions,
+  ): Promise<types.CatalogIngestStatusResponse> {
     return this.#service.perform("cancelCatalogActivation", { path: { storeId, catalogIngestId } }, options);
   }
 
@@ -452,8 +456,8 @@ export class Commerce {
     return this.#service.perform("updateCommerceWebhookEndpoint", { path: { endpointId }, body: request }, options);
   }
 
-  /** Delete an endpoint; what waits for it isn't sent. */
-  deleteCommerceWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<void> {
+  /** Delete an endpoint, and return it as it was; what waits for it isn't sent. */
+  deleteCommerceWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<types.WebhookEndpoint> {
     return this.#service.perform("deleteCommerceWebhookEndpoint", { path: { endpointId } }, options);
   }
 

@@ -131,7 +131,11 @@ class Commerce:
         """
         return Sent(ids=(store_id,), query={"activateAt": activate_at}, body=document)
 
-    @operation("DELETE", STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/activation", NoneType)
+    @operation(
+        "DELETE",
+        STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/activation",
+        CatalogIngestStatusResponse,
+    )
     def cancel_catalog_activation(self, store_id: Id, catalog_ingest_id: Id) -> Sent:
         """Cancel the switch of a run with `activate_at`. The store keeps its catalog."""
         return Sent(ids=(store_id, catalog_ingest_id))
@@ -316,7 +320,7 @@ class Commerce:
         both.changed_webhook_endpoint
     )
 
-    delete_commerce_webhook_endpoint = operation("DELETE", ENDPOINTS + "/{endpointId}", NoneType)(
+    delete_commerce_webhook_endpoint = operation("DELETE", ENDPOINTS + "/{endpointId}", WebhookEndpoint)(
         both.deleted_webhook_endpoint
     )
 

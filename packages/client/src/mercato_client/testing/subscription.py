@@ -64,7 +64,7 @@ class Subscription:
                 made = await self.caller.post(f"{self._endpoints}/{left}/rotate-secret", {"overlapHours": 0})
                 value = made.expect(HTTPStatus.OK, "The webhook endpoint gets no new secret")
                 return left, value["secret"]
-        value = made.expect(HTTPStatus.CREATED, "No webhook endpoint is made")
+        value = made.expect(HTTPStatus.OK, "No webhook endpoint is made")
         return value["endpointId"], value["secret"]
 
     async def _left(self) -> str | None:

@@ -146,12 +146,13 @@ def _status(run: Run) -> CatalogIngestStatusResponse:
 @commerce_catalogs.delete(
     COMMERCE_STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/activation",
     summary="Cancel Catalog Activation",
-    status=204,
     problems=(ActivationNotPending,),
 )
-async def cancel_catalog_activation(call: Call[None, None]) -> None:
+async def cancel_catalog_activation(call: Call[None, None]) -> CatalogIngestStatusResponse:
     """Cancel the switch of a run with `activateAt`. The run ends `failed`; the store keeps its catalog."""
-    await call.app.stores.cancel_activation(call.caller, call.ids["storeId"], call.ids["catalogIngestId"])
+    store_id, run_id = call.ids["storeId"], call.ids["catalogIngestId"]
+    await call.app.stores.cancel_activation(call.caller, store_id, run_id)
+    return _status(await call.app.stores.get_run(call.caller, store_id, run_id))
 
 
 @commerce_catalogs.get(COMMERCE_STORES + "/{storeId}/catalog-sets", summary="List Catalog Sets")
