@@ -18,6 +18,7 @@ from mercato.local.demo.context import DemoContext, ProofFailed, Proofs
 from mercato.local.demo.merchant import STEPS, end_of_pause
 from mercato_client.testing import MerchantDouble
 from mercato_client.testing.caller import Caller
+from mercato_contract.orders import Order
 from mercato_contract.wire import instant, parse_instant
 
 GENEROUS = 60
@@ -180,7 +181,7 @@ async def is_cooked(shell: dict[str, str]) -> None:
         order = {name: like[name] for name in ("cart", "clientContext", "fulfillment")}
         reply = await shop.post("/v1/marketfront/orders/place", order, Idempotency_Key="mine")
         path = f"/v1/marketfront/orders/{reply.expect(201, 'It is not placed')['orderId']}"
-        await shop.until(path, lambda now: now["state"] == "completed", "It cannot be read")
+        await shop.until(path, lambda now: now["state"] == "completed", "It cannot be read", Order)
 
 
 async def test_ctrl_c_in_the_middle_ends_it_with_130_and_leaves_no_files(tmp_path: Path) -> None:

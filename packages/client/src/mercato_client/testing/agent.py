@@ -12,17 +12,23 @@ from itertools import count
 from random import Random
 from typing import Any, ClassVar, Final
 
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
 from mercato_client.testing import acts, prices, shopper
 from mercato_client.testing.acts import Act
-from mercato_client.testing.caller import DOOR, Answer, RefusedError, ServiceError, facts_of
+from mercato_client.testing.caller import DOOR, Answer, RefusedError, ServiceError
 from mercato_client.testing.merchant import DECLINED_CARD
 from mercato_client.testing.storefront import (
+    MAX_STORES,
     POLL,
     UNREACHABLE,
     Outcome,
     Purchase,
     StorefrontDouble,
+    checked_sums,
 )
+from mercato_contract.orders import OrderState
 
 REVISION: Final = "2026-07-28"
 META: Final = {
@@ -40,6 +46,100 @@ UNDECIDED: Final = frozenset({"approval_required", "pending_approval"})
 """The statuses of an order about which a person is asked."""
 
 Line = dict[str, Any]
+
+
+# --- what is read of the tools' answers -----------------------------------------------------------
+
+
+class _FoundStore(Struct, rename="camel"):
+    store_id: str
+    name: str
+    is_open: bool
+    fulfillment: list[str]
+
+
+class _FoundStores(Struct, rename="camel"):
+    stores: list[_FoundStore]
+    next_offset: int | None
+
+
+class _Named(Struct):
+    name: str
+
+
+class _MenuItem(_Named, rename="camel", kw_only=True):
+    id: str
+    sold_out: bool
+
+
+class _Menu(Struct):
+    store: str
+    items: list[_MenuItem] | None = None
+    sections: list[_Named] | None = None
+
+
+class _Option(_Named, rename="camel", kw_only=True):
+    id: str
+    sold_out: bool = False
+    groups: "list[_Group]" = []
+
+
+class _Group(_Named):
+    id: str
+    minimum: int
+    maximum: int | None
+    options: list[_Option]
+
+
+class _Item(_Named):
+    id: str
+    groups: list[_Group]
+
+
+class _Total(Struct):
+    total: str
+
+
+class _Priced(Struct):
+    amounts: _Total
+
+
+class _Sums(_Total, rename="camel", kw_only=True):
+    sub_total: str
+
+
+class _Quote(_Total, rename="camel", kw_only=True):
+    quote_id: str
+    amounts: _Sums
+
+
+class _Order(_Total, rename="camel", kw_only=True):
+    order_id: str
+    state: OrderState
+    number: str | None = None
+
+
+class _Placed(Struct, rename="camel"):
+    status: str
+    order: _Order | UnsetType = UNSET
+    approval_url: str | UnsetType = UNSET
+
+
+class _Current(Struct):
+    order: _Order
+
+
+class _Result(Struct, rename="camel"):
+    structured_content: dict[str, Any]
+    is_error: bool = False
+
+
+class _Called(Struct):
+    result: _Result
+
+
+class _Refusal(Struct):
+    status: int
 
 
 class AgentDouble(StorefrontDouble):
@@ -61,11 +161,13 @@ class AgentDouble(StorefrontDouble):
         message = {"jsonrpc": "2.0", "id": next(self._numbers), "method": "tools/call", "params": params}
         headers = {"MCP-Protocol-Version": REVISION, "Mcp-Method": "tools/call", "Mcp-Name": name}
         reply = await self.ask(name, "POST", DOOR, message, **headers)
-        facts = facts_of(reply.json()) if reply.status == HTTPStatus.OK else {}
-        if not facts:
+        try:
+            result = msgspec.json.decode(reply.body, type=_Called).result
+            content = result.structured_content
+            status = msgspec.convert(content, _Refusal).status if result.is_error else HTTPStatus.OK.value
+        except (ValueError, RecursionError):  # a refusal by HTTP, or no Mercato service
             return reply
-        status = facts["status"] if reply.json()["result"]["isError"] else HTTPStatus.OK
-        return Answer(int(status), reply.headers, json.dumps(facts).encode())
+        return Answer(status, reply.headers, json.dumps(content).encode())
 
     async def tool_with_retries(self, name: str, **arguments: Any) -> Answer:
         """Call a tool, with retries; for calls that a repeat doesn't harm. Raises NoAnswerError."""
@@ -78,26 +180,26 @@ class AgentDouble(StorefrontDouble):
         offset: int | None = 0
         while offset is not None:
             reply = await self.tool_with_retries("find_stores", limit=PAGE, offset=offset, **filters)
-            found = reply.expect(HTTPStatus.OK, "Stores cannot be found")
+            found = reply.expect(HTTPStatus.OK, "Stores cannot be found", _FoundStores)
             stores += found["stores"]
-            offset = found["nextOffset"]
+            offset = found["nextOffset"] if found["stores"] and len(stores) < MAX_STORES else None
             self._fulfillment |= {store["storeId"]: store["fulfillment"] for store in found["stores"]}
         return stores
 
     async def read_menu(self, store_id: str, number: int) -> Any:
         """Return a menu in brief, of one section if it is too long for an answer. Raises ServiceError."""
         reply = await self.tool_with_retries("get_menu", storeId=store_id)
-        menu = reply.expect(HTTPStatus.OK, "The menu cannot be read")
+        menu = reply.expect(HTTPStatus.OK, "The menu cannot be read", _Menu)
         if not menu.get("items") and menu.get("sections"):
             section = shopper.lots(self.seed, number, "section").choice(menu["sections"])["name"]
             reply = await self.tool_with_retries("get_menu", storeId=store_id, section=section)
-            menu = reply.expect(HTTPStatus.OK, "The menu cannot be read")
+            menu = reply.expect(HTTPStatus.OK, "The menu cannot be read", _Menu)
         return menu
 
     async def read_item(self, store_id: str, item: str) -> Any:
         """Return an item with its choices. Raises ServiceError."""
         reply = await self.tool_with_retries("get_item", storeId=store_id, item=item)
-        return reply.expect(HTTPStatus.OK, "The item cannot be read")
+        return reply.expect(HTTPStatus.OK, "The item cannot be read", _Item)
 
     async def wanted(self, store_id: str, number: int) -> tuple[str, list[Any]]:
         """Return the store's name, and the items that a customer wants, with their choices."""
@@ -147,21 +249,22 @@ class AgentDouble(StorefrontDouble):
     async def read_order(self, order_id: str) -> Any:
         """Return the order as it is now. Raises ServiceError."""
         reply = await self.tool_with_retries("get_order", orderId=order_id)
-        return reply.expect(HTTPStatus.OK, "The order cannot be read")["order"]
+        return reply.expect(HTTPStatus.OK, "The order cannot be read", _Current)["order"]
 
     async def cancel(self, order_id: str, reason: str, *, key: str) -> Answer:  # noqa: ARG002  # the arguments are the key
         """Cancel an order, with retries; return the order, or the last refusal. Raises NoAnswerError."""
         reply = await self.tool_with_retries("cancel_order", orderId=order_id, reason=reason)
         if reply.status != HTTPStatus.OK:
             return reply
-        return Answer(reply.status, reply.headers, json.dumps(reply.json()["order"]).encode())
+        order = reply.expect(HTTPStatus.OK, "The cancellation's answer cannot be read", _Current)["order"]
+        return Answer(reply.status, reply.headers, json.dumps(order).encode())
 
     async def decision(self, quote_id: str, *, seconds: float) -> Any:
         """Return what became of a quote once a person has decided, or as it is after that many seconds."""
         until = asyncio.get_running_loop().time() + seconds
         while True:
             reply = await self.tool_with_retries("get_order", quoteId=quote_id)
-            found = reply.expect(HTTPStatus.OK, "The quote cannot be read")
+            found = reply.expect(HTTPStatus.OK, "The quote cannot be read", _Placed)
             left = until - asyncio.get_running_loop().time()
             if found["status"] not in UNDECIDED or left <= 0:
                 return found
@@ -195,14 +298,16 @@ class AgentDouble(StorefrontDouble):
                 priced = await self.price(store_id, lines)
             if priced.status != HTTPStatus.OK:
                 return purchase.ended(Outcome.REFUSED, self.codes_of(priced))
-            sub_total = priced.json()["amounts"]["total"]
+            what = "The price of the cart cannot be read"
+            sub_total = priced.expect(HTTPStatus.OK, what, _Priced)["amounts"]["total"]
         quoted = await self.quote(store_id, lines, number)
         if quoted.code == UNREACHABLE:
             raise RefusedError("The order cannot be quoted", quoted)
         if quoted.status != HTTPStatus.OK:
             return purchase.ended(Outcome.REFUSED, self.codes_of(quoted))
-        quote = quoted.json()
-        faults = _faults(quote["amounts"], sub_total)
+        quote = quoted.expect(HTTPStatus.OK, "The quote cannot be read", _Quote)
+        with checked_sums("The quote"):
+            faults = _faults(quote["amounts"], sub_total)
         if faults:
             return purchase.ended(Outcome.WRONG, faults)
         purchase.total = quote["total"]
@@ -224,9 +329,9 @@ class AgentDouble(StorefrontDouble):
         if reply.status != HTTPStatus.OK:
             outcome = Outcome.UNANSWERED if self.should_retry(reply) else Outcome.REFUSED
             return purchase.ended(outcome, self.codes_of(reply))
-        answer = reply.json()
+        answer = reply.expect(HTTPStatus.OK, "What became of the quote cannot be read", _Placed)
         if answer["status"] in UNDECIDED:
-            self.shows(answer["approvalUrl"])
+            self.shows(answer.get("approvalUrl", ""))
             answer = await self.decision(quote["quoteId"], seconds=follow)
         if answer["status"] in UNDECIDED:
             return purchase.ended(Outcome.UNDECIDED)

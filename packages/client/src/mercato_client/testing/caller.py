@@ -1,4 +1,4 @@
-"""A partner's HTTP client: a key, JSON in and out, every answer read to its end."""
+"""A partner's HTTP client: a key, JSON in and out, every answer read to its end within bounds."""
 
 import asyncio
 import json
@@ -8,10 +8,12 @@ from http import HTTPStatus
 from typing import Any, Final, Self
 
 import aiohttp
+import msgspec
+from msgspec import Struct
 from multidict import CIMultiDictProxy
 
 from mercato_contract import clock
-from mercato_contract.wire import parse_retry_after
+from mercato_contract.wire import MAX_RETRY_AFTER, parse_retry_after
 
 TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
 
@@ -24,6 +26,12 @@ POLL: Final = 0.1
 IDLE_SECONDS: Final = 5.0
 """How long a connection is kept without a request. A service closes an idle one after 10 s: a POST at that moment
 fails, and nobody knows whether it arrived."""
+
+MAX_ANSWER: Final = 16 << 20
+"""Bytes of an answer, decompressed. The longest, a page of events, has a few MiB."""
+
+MAX_CATALOG: Final = 128 << 20
+"""Bytes of a CatalogSet, the one answer that may have more."""
 
 _SHOWN: Final = 200
 """Characters that are shown of an answer that isn't a problem."""
@@ -47,14 +55,33 @@ class RefusedError(ServiceError):
 
 
 _UNREADABLE: Final = (ValueError, RecursionError)
-"""Raised by a body that isn't JSON, or is nested too deep."""
+"""Raised by a body that isn't JSON, has another form, or is nested too deep."""
+
+_SUCCESS: Final = range(200, 300)
+_REDIRECT: Final = range(300, 400)
 
 _ADVICE: Final[Mapping[int, str]] = {
-    HTTPStatus.OK: "Is this the URL of a Mercato service?",
+    **dict.fromkeys(_SUCCESS, "Is this the URL of a Mercato service?"),
+    **dict.fromkeys(_REDIRECT, "Use the address that this one leads to: the key isn't sent to another."),
     HTTPStatus.UNAUTHORIZED: "Is the key right, and not revoked? mercato key list NAME; mercato key create NAME",
     HTTPStatus.FORBIDDEN: "A merchant needs a commerce key, a storefront a marketfront key.",
     HTTPStatus.METHOD_NOT_ALLOWED: "Is this the URL of a Mercato service?",
 }
+
+
+class _Error(Struct):
+    code: str
+
+
+class _Problem(Struct, rename="camel"):
+    """What is read of a problem, whoever wrote it."""
+
+    title: str
+    detail: str | None = None
+    error_code: str | None = None
+    errors: list[_Error] | None = None
+    order_id: str | None = None
+    onboarding_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +99,18 @@ class Answer:
     def problem(self) -> Mapping[str, Any]:
         """Return the problem in the body, an empty one if there is none."""
         try:
-            value = self.json()
+            msgspec.json.decode(self.body, type=_Problem)
+            value: Mapping[str, Any] = self.json()
         except _UNREADABLE:
             return {}
-        return value if isinstance(value, dict) and "title" in value else {}
+        return value
 
     @property
     def retry_after(self) -> float | None:
         """Return the seconds to wait before a repeat: the problem's, or those of the header, which may be a date."""
         seconds = self.problem().get("retryAfter")
         if isinstance(seconds, int) and seconds > 0:
-            return float(seconds)
+            return float(min(seconds, MAX_RETRY_AFTER))
         return parse_retry_after(self.headers.get("Retry-After"), clock.now())
 
     @property
@@ -102,17 +130,20 @@ class Answer:
             return f"{self.status} {self.body[: 4 * _SHOWN].decode('utf-8', 'replace')[:_SHOWN]}".strip()
         return f"{self.status} {problem.get('errorCode')}: {problem.get('detail') or problem['title']}"
 
-    def expect(self, status: int, what: str) -> Any:
-        """Return the body's members. Raises RefusedError for another status or body, which says what was refused."""
+    def expect(self, status: int, what: str, kind: Any = dict[str, Any]) -> Any:
+        """Return the body's members, of an answer of this type of the contract.
+
+        Raises RefusedError for another status or type; `what` says what was refused.
+        """
         if self.status != status:
             raise RefusedError(what, self)
+        if self.status == HTTPStatus.NO_CONTENT:
+            return None
         try:
-            value = self.json()
+            msgspec.json.decode(self.body, type=kind)
+            return self.json()
         except _UNREADABLE:
             raise RefusedError(what, self) from None
-        if not isinstance(value, dict) and self.status != HTTPStatus.NO_CONTENT:
-            raise RefusedError(what, self)
-        return value
 
 
 def facts_of(answer: Any) -> Any:
@@ -150,16 +181,21 @@ class Caller:
         """PUT a JSON body; a header's name is written with underscores."""
         return await self.call("PUT", path, body, headers=_named(headers))
 
-    async def until(self, path: str, done: Callable[[Any], bool], what: str, *, poll: float = POLL) -> Any:
-        """Poll a resource until it is done, and return it; the caller sets a timeout. `what` is for refusals."""
+    async def until(
+        self, path: str, done: Callable[[Any], bool], what: str, kind: Any, *, poll: float = POLL
+    ) -> Any:
+        """Poll a resource of this type until it is done, and return it; the caller sets a timeout.
+
+        `what` is for refusals.
+        """
         while True:
-            value = (await self.get(path)).expect(HTTPStatus.OK, what)
+            value = (await self.get(path)).expect(HTTPStatus.OK, what, kind)
             if done(value):
                 return value
             await asyncio.sleep(poll)
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
-        """Send a request with the key; options are `send`'s. Raises NoAnswerError."""
+        """Send a request with the key; options are `send`'s. Raises NoAnswerError, and ServiceError as `send` does."""
         try:
             return await self.send(method, path, body, **{"timeout": TIMEOUT} | options)
         except aiohttp.ClientConnectorError:
@@ -173,7 +209,12 @@ class Caller:
         raise NoAnswerError(reason)
 
     async def send(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
-        """Send a request with the key: bytes as they are, any other body as JSON. Options and errors are aiohttp's."""
+        """Send a request with the key: bytes as they are, any other body as JSON. Options and errors are aiohttp's.
+
+        No redirect is followed. Raises ServiceError for an answer of more than `max_bytes`; its rest isn't read.
+        """
+        max_bytes: int = options.pop("max_bytes", MAX_ANSWER)
+        options.setdefault("allow_redirects", False)
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         headers |= options.pop("headers", {})
         if isinstance(body, bytes):
@@ -183,7 +224,15 @@ class Caller:
             options["json"] = body
         url = self.base.rstrip("/") + path
         async with self.session.request(method, url, headers=headers, **options) as reply:
-            return Answer(reply.status, reply.headers, await reply.read())
+            read = bytearray()
+            async for part in reply.content.iter_any():
+                read += part
+                if len(read) > max_bytes:
+                    raise ServiceError(
+                        f"The answer of {self.base} has more than {max_bytes:,} bytes, so no Mercato service wrote it. "
+                        "Is this its URL?"
+                    )
+            return Answer(reply.status, reply.headers, bytes(read))
 
 
 def _named(headers: Mapping[str, str]) -> dict[str, str]:

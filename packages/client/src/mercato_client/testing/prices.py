@@ -59,7 +59,7 @@ class Menu:
 
     def _modifiers(self, line: Mapping[str, Any], pointer: str) -> Decimal:
         """Return what the modifiers cost: a group's cheapest units are free, but not their own modifiers."""
-        units: dict[str, list[Decimal]] = defaultdict(list)
+        units: dict[str, list[tuple[Decimal, int]]] = defaultdict(list)
         total = Decimal(0)
         for at, part in enumerate(line.get("modifierGroups") or ()):
             for within, choice in enumerate(part["lineItems"]):
@@ -68,10 +68,13 @@ class Menu:
                 overrides = self.groups[group_id].get("priceOverrides") or {}
                 id_, item = self._item(choice, where)
                 price = {_key(one): price for one, price in overrides.items()}.get(id_, item.get("basePrice"))
-                units[group_id] += [_decimal(price)] * choice["quantity"]
+                units[group_id].append((_decimal(price), choice["quantity"]))
                 total += self._modifiers(choice, where) * choice["quantity"]
         for id_, prices in units.items():
-            total += sum(sorted(prices)[self.groups[id_].get("freeQuantity") or 0 :])
+            free = self.groups[id_].get("freeQuantity") or 0
+            for price, quantity in sorted(prices):
+                total += price * max(quantity - max(free, 0), 0)
+                free -= quantity
         return total
 
     def _item(self, line: Mapping[str, Any], pointer: str) -> tuple[str, Mapping[str, Any]]:

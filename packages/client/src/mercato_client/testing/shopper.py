@@ -11,6 +11,9 @@ LAST: Final = ("Lovelace", "Hopper", "Turing", "Dijkstra", "Liskov", "Thompson",
 
 MAX_LINES: Final = 3
 MAX_EXTRAS: Final = 2
+MAX_UNITS: Final = 200
+"""Units of a group: no order may have more lines, whatever a group requires."""
+
 MAX_DEPTH: Final = 6
 """Levels of modifiers that are followed."""
 
@@ -92,7 +95,7 @@ class _Shopper:
         if not choices:
             return picked
         units, maximum = _minimum(group) + self.draw.randint(0, MAX_EXTRAS), group.get("maximumAllowed")
-        units = units if maximum is None else min(units, maximum)
+        units = min(units, MAX_UNITS if maximum is None else min(maximum, MAX_UNITS))
         each = group.get("maximumPerItem") or units
         order = self.draw.sample(choices, len(choices)) * max(1, min(each, units))
         picked.update(order[:units])

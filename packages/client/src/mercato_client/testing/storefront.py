@@ -4,8 +4,8 @@ It does what a storefront's system has to do and no more, so it can be read as a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -14,10 +14,13 @@ from typing import Any, ClassVar, Final, Self
 from uuid import uuid4
 
 import aiohttp
+from msgspec import Struct
 
 from mercato_client.testing import acts, prices, shopper
 from mercato_client.testing.acts import Act, Script
 from mercato_client.testing.caller import (
+    MAX_ANSWER,
+    MAX_CATALOG,
     Answer,
     Caller,
     NoAnswerError,
@@ -27,13 +30,22 @@ from mercato_client.testing.caller import (
 )
 from mercato_client.testing.events import Events
 from mercato_client.testing.merchant import DECLINED_CARD
-from mercato_client.testing.prices import Menu
+from mercato_client.testing.prices import Menu, UnknownItemError
 from mercato_client.testing.server import HOST
+from mercato_contract.carts import PricedCart
+from mercato_contract.catalogs import CatalogSet
+from mercato_contract.discovery import DiscoverResponse
+from mercato_contract.orders import Order, OrderState
+from mercato_contract.placements import ValidateOrderResponse
 from mercato_contract.problems import ORDER_ERROR_CODES
+from mercato_contract.stores import MarketfrontStore
 
 SURFACE: Final = "/v1/marketfront"
 
 PAGE: Final = 100
+
+MAX_STORES: Final = 10_000
+"""Stores that are looked at."""
 
 MAX_ATTEMPTS: Final = 5
 """Attempts at a request, and at placing an order with one key."""
@@ -73,6 +85,12 @@ class Outcome(StrEnum):
         return self not in {Outcome.UNANSWERED, Outcome.WRONG}
 
 
+class _State(Struct):
+    """What is read of a cancelled order, also of an agent's."""
+
+    state: OrderState
+
+
 @dataclass(slots=True)
 class Purchase:
     """One purchase. `attempts` counts how often the order was sent; `codes` say why it was refused."""
@@ -89,7 +107,7 @@ class Purchase:
 
     def placed(self, order: Any) -> Self:
         """Record the placed order; it is wrong if its total isn't the agreed one."""
-        self.order_id, self.partner_order_id = order["orderId"], order["partnerOrderId"]
+        self.order_id, self.partner_order_id = order["orderId"], order.get("partnerOrderId")
         agreed, self.total = self.total, order["amounts"]["total"]
         if agreed in {None, self.total}:
             return self.ended(Outcome.PLACED)
@@ -148,24 +166,25 @@ class StorefrontDouble(Events):
         while True:
             body = {"limit": PAGE, "offset": len(stores)} | filters
             reply = await self.ask_with_retries("discover", "POST", f"{SURFACE}/stores/discover", body)
-            found = reply.expect(HTTPStatus.OK, "Stores cannot be found")
+            found = reply.expect(HTTPStatus.OK, "Stores cannot be found", DiscoverResponse)
             stores += found["stores"]
-            if not found["hasMore"] or not found["stores"]:
+            if not found["hasMore"] or not found["stores"] or len(stores) >= MAX_STORES:
                 return stores
 
     async def read_store(self, store_id: str) -> Any:
         """Return the store as it is now. Raises ServiceError."""
         reply = await self.ask_with_retries("store", "GET", f"{SURFACE}/stores/{store_id}")
-        return reply.expect(HTTPStatus.OK, "The store cannot be read")
+        return reply.expect(HTTPStatus.OK, "The store cannot be read", MarketfrontStore)
 
     async def read_catalog(self, set_id: str) -> Any:
         """Return a CatalogSet; a known one is requested by its ETag. Raises ServiceError."""
         tag, known = self.catalogs.get(set_id, ("", None))
         headers = {"If-None-Match": tag} if tag else {}
-        reply = await self.ask_with_retries("catalog", "GET", f"{SURFACE}/catalog-sets/{set_id}", **headers)
+        path = f"{SURFACE}/catalog-sets/{set_id}"
+        reply = await self.ask_with_retries("catalog", "GET", path, **headers)
         if known is not None and reply.status == HTTPStatus.NOT_MODIFIED:
             return known
-        catalog = reply.expect(HTTPStatus.OK, "The CatalogSet cannot be read")
+        catalog = reply.expect(HTTPStatus.OK, "The CatalogSet cannot be read", CatalogSet)
         self.catalogs[set_id] = (reply.headers.get("ETag", ""), catalog)
         return catalog
 
@@ -191,7 +210,7 @@ class StorefrontDouble(Events):
             if cart is None:
                 body |= {"storeId": store["storeId"], "catalogSetId": store["catalogSetId"]}
             reply = await self.ask_with_retries("cart", "POST", f"{SURFACE}/carts/add", body)
-            cart = reply.expect(HTTPStatus.OK, "The cart helper refuses")
+            cart = reply.expect(HTTPStatus.OK, "The cart helper refuses", PricedCart)
         return cart
 
     def order_of(self, store: Any, cart: Any, number: int) -> dict[str, Any]:
@@ -226,7 +245,7 @@ class StorefrontDouble(Events):
     async def validate(self, order: Mapping[str, Any]) -> Any:
         """Return the service's validation of an order. Raises ServiceError."""
         reply = await self.ask_with_retries("validate", "POST", f"{SURFACE}/orders/validate", order)
-        return reply.expect(HTTPStatus.OK, "The order cannot be validated")
+        return reply.expect(HTTPStatus.OK, "The order cannot be validated", ValidateOrderResponse)
 
     def amount_faults(self, order: Mapping[str, Any], catalog: Any) -> list[str]:
         """Return the faults of an order's amounts, by the catalog and by their own sums."""
@@ -290,7 +309,7 @@ class StorefrontDouble(Events):
     async def read_order(self, order_id: str) -> Any:
         """Return the order as it is now. Raises ServiceError."""
         reply = await self.ask_with_retries("order", "GET", f"{SURFACE}/orders/{order_id}")
-        return reply.expect(HTTPStatus.OK, "The order cannot be read")
+        return reply.expect(HTTPStatus.OK, "The order cannot be read", Order)
 
     async def follow(self, order_id: str, *, seconds: float) -> Any:
         """Return the order once it is closed, or as it is after that many seconds."""
@@ -334,7 +353,8 @@ class StorefrontDouble(Events):
     async def _buy_at(self, store_id: str, number: int, act: Act, *, follow: float) -> Purchase:
         store = await self.read_store(store_id)
         catalog = await self.read_catalog(store["catalogSetId"])
-        lines = self.choose_lines(store, catalog, number)
+        with checked_sums("The CatalogSet"):
+            lines = self.choose_lines(store, catalog, number)
         if not lines:
             raise ServiceError(f"{store['name']} sells nothing at the moment.")
         order = self.order_of(store, await self.fill_cart(store, lines), number)
@@ -351,8 +371,9 @@ class StorefrontDouble(Events):
         if act.name != acts.UNVALIDATED:
             validated = await self.validate(order)
             if not validated["isValid"]:
-                return purchase.ended(Outcome.REFUSED, self.reasons_of(validated["order"]["errors"]))
-            faults = self.amount_faults(validated["order"], catalog)
+                return purchase.ended(Outcome.REFUSED, self.reasons_of(validated["order"].get("errors", ())))
+            with checked_sums("The validated order"):
+                faults = self.amount_faults(validated["order"], catalog)
             if faults:
                 return purchase.ended(Outcome.WRONG, faults)
             purchase.total = validated["order"]["amounts"]["total"]
@@ -378,7 +399,7 @@ class StorefrontDouble(Events):
             purchase.order_id = reply.problem().get("orderId", "")
             outcome = Outcome.UNANSWERED if self.should_retry(reply) else Outcome.REFUSED
             return purchase.ended(outcome, self.codes_of(reply))
-        purchase.placed(reply.json())
+        purchase.placed(reply.expect(HTTPStatus.CREATED, "The order's answer cannot be read", Order))
         if act.name == acts.CANCEL:
             await self._cancelled(purchase, act.argument)
         return purchase
@@ -387,7 +408,8 @@ class StorefrontDouble(Events):
         """Cancel an order that was just placed. One that its store doesn't cancel goes on."""
         reply = await self.cancel(purchase.order_id, reason, key=self.new_key())
         if reply.status == HTTPStatus.OK:
-            purchase.ended(Outcome.of(reply.json()["state"]))
+            order = reply.expect(HTTPStatus.OK, "The cancellation's answer cannot be read", _State)
+            purchase.ended(Outcome.of(order["state"]))
         else:
             purchase.ended(Outcome.PLACED, [reply.code or OTHER])
 
@@ -424,6 +446,19 @@ class StorefrontDouble(Events):
         """Call the service and record the call. Raises NoAnswerError."""
         assert self._session is not None, "only while it runs"
         caller = Caller(*self._service, self._session)
-        reply = await caller.call(method, path, body, headers=headers)
+        max_bytes = MAX_CATALOG if operation == "catalog" else MAX_ANSWER
+        reply = await caller.call(method, path, body, headers=headers, max_bytes=max_bytes)
         self.journal.sent(operation, method, path, headers=headers, body=body, answer=reply)
         return reply
+
+
+@contextmanager
+def checked_sums(what: str) -> Iterator[None]:
+    """Raise ServiceError for amounts or references that no service answers."""
+    try:
+        yield
+    except (KeyError, ArithmeticError, UnknownItemError) as fault:
+        raise ServiceError(
+            f"{what} can't be read ({type(fault).__name__}: {str(fault)[:100]}), so no Mercato service wrote it. "
+            "Is this the URL of one?"
+        ) from None

@@ -9,7 +9,8 @@ from typing import Any, Final, Literal
 
 from mercato_client.testing.caller import Answer, Caller, NoAnswerError, RefusedError
 from mercato_client.testing.double import Double
-from mercato_contract.feeds import MAX_FEED_PAGE, MAX_WAIT
+from mercato_contract.feeds import MAX_FEED_PAGE, MAX_WAIT, EventPage
+from mercato_contract.webhooks import WebhookDeliveryDetail, WebhookEndpointPage, WebhookEndpointWithSecret
 
 PAUSE_SECONDS: Final = 2.0
 """How long to wait when the service can't be reached."""
@@ -46,7 +47,7 @@ class Subscription:
         path = f"{self._endpoints}/{endpoint_id}"
         try:
             tested = await self.caller.post(f"{path}/test")
-            tested.expect(HTTPStatus.OK, "The webhook endpoint can't be tested")
+            tested.expect(HTTPStatus.OK, "The webhook endpoint can't be tested", WebhookDeliveryDetail)
             self.say(f"The webhook endpoint {endpoint_id} sends events to {self._url}")
             yield endpoint_id
         finally:
@@ -62,16 +63,18 @@ class Subscription:
             left = await self._left()
             if left is not None:
                 made = await self.caller.post(f"{self._endpoints}/{left}/rotate-secret", {"overlapHours": 0})
-                value = made.expect(HTTPStatus.OK, "The webhook endpoint gets no new secret")
+                refused = "The webhook endpoint gets no new secret"
+                value = made.expect(HTTPStatus.OK, refused, WebhookEndpointWithSecret)
                 return left, value["secret"]
-        value = made.expect(HTTPStatus.OK, "No webhook endpoint is made")
+        value = made.expect(HTTPStatus.OK, "No webhook endpoint is made", WebhookEndpointWithSecret)
         return value["endpointId"], value["secret"]
 
     async def _left(self) -> str | None:
         listed = await self.caller.get(f"{self._endpoints}?limit=100")
+        page = listed.expect(HTTPStatus.OK, "Webhook endpoints can't be read", WebhookEndpointPage)
         ours = [
             endpoint["endpointId"]
-            for endpoint in listed.expect(HTTPStatus.OK, "Webhook endpoints can't be read")["endpoints"]
+            for endpoint in page["endpoints"]
             if (endpoint["kind"], endpoint["url"]) == ("endpoint", self._url)
         ]
         return ours[0] if ours else None
@@ -121,7 +124,7 @@ class Subscription:
     async def _page(self, *, wait: int) -> Any:
         """Return the page after the cursor, and move the cursor behind it."""
         answer = await self._events(wait)
-        page = answer.expect(HTTPStatus.OK, "The events feed can't be read")
+        page = answer.expect(HTTPStatus.OK, "The events feed can't be read", EventPage)
         self.cursor = page["nextCursor"]
         return page
 

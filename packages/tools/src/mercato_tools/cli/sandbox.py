@@ -131,7 +131,10 @@ def _line(call: Seen) -> str:
     status = str(call.status) if call.status else "---"
     verdict = {None: "", VALID: "signed "}.get(call.verdict, f"REFUSED: {call.verdict} ")
     act = "" if call.act == "accept" else f" <{call.act}>"
-    return sanitize(f"{call.at[11:19]}  {call.operation:<15}  {status}  {verdict}{_subject(call)}{act}")
+    subject = call.path
+    with suppress(AttributeError, KeyError, TypeError):  # an answer of no Mercato service
+        subject = _subject(call)
+    return sanitize(f"{call.at[11:19]}  {call.operation:<15}  {status}  {verdict}{subject}{act}")
 
 
 def _subject(call: Seen) -> str:
