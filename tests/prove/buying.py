@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from tests.prove.calls import Partner
-from tests.prove.documents import DISHES, EXTRA, item_id
+from tests.prove.documents import DISHES, EXTRA, item_id, name_of
 from tests.prove.doubles import FAILS_ONCE
 from tests.prove.records import CancelHistory, KeyHistory, Shop, StorefrontRecords
 from tests.prove.selling import redeliver
@@ -24,6 +24,8 @@ DELIVERIES: Final = "/v1/marketfront/webhook-deliveries"
 _WITH_TOKEN: Final = 0.6
 _QUOTED: Final = 0.6
 """Of those without a token, how many an agent orders by a quote."""
+_BY_NAME: Final = 0.5
+"""Of those, how many with the names of the menu in place of ids."""
 _TWICE_AT_ONCE: Final = 0.15
 _LEFT_ALONE: Final = 0.12
 _ASKED_AGAIN: Final = 0.2
@@ -58,7 +60,7 @@ class Buying:
         token = await self._validated(me, order) if me.rng.random() < _WITH_TOKEN else None
         if token is not None:
             order["validatedOrderToken"] = token
-        quote = await self._quoted(me, order) if token is None and me.rng.random() < _QUOTED else None
+        quote = await self._quoted(me, shop, order) if token is None and me.rng.random() < _QUOTED else None
         by_agent = me.key == self.agent_key
         self.records.keys[key] = KeyHistory(order, token, by_agent=by_agent, quote=quote)
         if me.rng.random() < _LEFT_ALONE:
@@ -146,14 +148,15 @@ class Buying:
             await me.pause(answer)
         return None
 
-    async def _quoted(self, me: Partner, order: Any) -> dict[str, Any] | None:
+    async def _quoted(self, me: Partner, shop: Shop, order: Any) -> dict[str, Any] | None:
         """Return the arguments that place an order that an agent has quoted; None if it can't be quoted.
 
         An agent that gets no answer quotes again: that places nothing.
         """
+        by_name = me.rng.random() < _BY_NAME
         arguments = {
             "storeId": order["cart"]["storeId"],
-            "lines": [_named(line) for line in order["cart"]["lineItems"]],
+            "lines": [_sent(line, shop, by_name=by_name) for line in order["cart"]["lineItems"]],
             "fulfillment": {"mode": "PICKUP"},
             "customer": order["customer"],
         }
@@ -187,14 +190,22 @@ class Buying:
         return replace(answer, status=status, body=json.dumps(said | order_id, sort_keys=True).encode())
 
 
-def _named(line: Any) -> dict[str, Any]:
-    """Return a line of a cart as agents send it."""
+def _sent(line: Any, shop: Shop, *, by_name: bool) -> dict[str, Any]:
+    """Return a line of a cart as agents send it: by ids, or by the names on the menu."""
+
+    def said(id_: str) -> str:
+        return name_of(shop.name, id_) if by_name else id_
+
     choices = [
-        {"group": group["modifierGroupId"], "option": chosen["itemId"], "quantity": chosen["quantity"]}
+        {
+            "group": said(group["modifierGroupId"]),
+            "option": said(chosen["itemId"]),
+            "quantity": chosen["quantity"],
+        }
         for group in line["modifierGroups"]
         for chosen in group["lineItems"]
     ]
-    return {"item": line["itemId"], "quantity": line["quantity"], "choices": choices}
+    return {"item": said(line["itemId"]), "quantity": line["quantity"], "choices": choices}
 
 
 def _order(me: Partner, shop: Shop, store: Any, key: str) -> dict[str, Any]:

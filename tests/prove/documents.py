@@ -6,6 +6,10 @@ from uuid import NAMESPACE_URL, uuid5
 
 DISHES: Final = ("Soup", "Noodles", "Dumplings", "Tea")
 EXTRA: Final = "Egg"
+GROUP: Final = "With"
+
+CURRENCIES: Final = {"a-2": "KWD"}
+"""The shops that don't sell in US dollars; this one has three decimals."""
 
 _CENT: Final = Decimal("0.01")
 _BASE: Final = Decimal(5)
@@ -26,18 +30,24 @@ def document(shop: str, version: int, *, broken: bool = False) -> dict[str, Any]
     if broken:
         listed.append(item_id(shop, "nothing"))
     return {
-        "currency": "USD",
+        "currency": CURRENCIES.get(shop, "USD"),
         "sections": {"all": {"sectionId": "all", "name": "All", "itemIds": listed}},
         "items": items,
         "modifierGroups": {
             group: {
                 "modifierGroupId": group,
-                "name": "With",
+                "name": GROUP,
                 "maximumAllowed": 3,
                 "itemIds": [item_id(shop, EXTRA)],
             }
         },
     }
+
+
+def name_of(shop: str, id_: str) -> str:
+    """Return the name on the menu that has this id."""
+    names = {item_id(shop, name): name for name in (*DISHES, EXTRA)} | {item_id(shop, "group"): GROUP}
+    return names[id_]
 
 
 def version_of(shop: str, served: Any) -> int:

@@ -156,15 +156,15 @@ async def _read_rows(tx: Read, records: ServiceRecords, shown: dict[str, Any]) -
 
 async def _read_spending(tx: Read, records: ServiceRecords) -> None:
     limits = {row.id: row.maximum_day for row in await tx.all(select(agents.c.id, agents.c.maximum_day))}
-    counted = {(row.agent_id, row.day): row.spent for row in await tx.all(select(agent_spending))}
-    day = orders.c.agent_id, orders.c.agent_day
+    spent_of = {tuple(row[:3]): row.spent for row in await tx.all(select(agent_spending))}
+    day = orders.c.agent_id, orders.c.agent_day, orders.c.currency
     cost = select(*day, func.sum(orders.c.total).label("cost")).where(
         orders.c.agent_id.is_not(None), orders.c.state != "cancelled"
     )
-    cost_of = {(row.agent_id, row.agent_day): int(row.cost) for row in await tx.all(cost.group_by(*day))}
-    for agent_id, number in counted.keys() | cost_of.keys():
-        spent, costs = counted.get((agent_id, number), 0), cost_of.get((agent_id, number), 0)
-        records.spending[f"{agent_id} {number}"] = Spending(spent, costs, limits[agent_id])
+    cost_of = {tuple(row[:3]): int(row.cost) for row in await tx.all(cost.group_by(*day))}
+    for place in spent_of.keys() | cost_of.keys():
+        spent, costs = spent_of.get(place, 0), cost_of.get(place, 0)
+        records.spending[" ".join(map(str, place))] = Spending(spent, costs, limits[place[0]])
 
 
 def _adds_up(order: dict[str, Any]) -> bool:

@@ -245,7 +245,7 @@ class ServiceRecords:
     found: Counter[str] = field(default_factory=Counter)
     """How often discovery lists each store."""
     spending: dict[str, Spending] = field(default_factory=dict)
-    """By agent and day."""
+    """By agent, day and currency."""
     misread: list[str] = field(default_factory=list)
     """Orders that a side reads differently from the other, or from how they are stored."""
     unfinished: list[str] = field(default_factory=list)
