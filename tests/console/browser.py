@@ -1,15 +1,24 @@
 """A browser without JavaScript: it keeps cookies, follows redirects, and finds elements of a page by their names."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 from functools import cached_property
-from html.parser import HTMLParser
+from html import unescape
 from io import BytesIO
 from typing import Any, Final
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import aiohttp
 
+_ATTRIBUTE: Final = re.compile(r"""\s+([^\s"'<>/=]+)(?:=(?:"([^"]*)"|'([^']*)'|([^\s"'<>=`]+)))?""")
+_TOKEN: Final = re.compile(
+    r"""<!--.*?-->|<!doctype\ html>
+    |<(/?)([a-z][a-z0-9-]*)((?:\s+[^\s"'<>/=]+(?:="[^"]*"|='[^']*'|=[^\s"'<>=`]+)?)*)\s*(/?)>
+    |([^<]+)|(<)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""A comment, a tag with its attributes, text, or what no template writes."""
 _SCRIPT: Final = re.compile(rb"<script\b[^>]*>", re.IGNORECASE)
 _VOID: Final = {"meta", "link", "input", "br", "img", "hr"}
 
@@ -17,15 +26,20 @@ _IN_NO_PARAGRAPH: Final = {"div", "fieldset", "form", "h2", "h3", "ol", "p", "se
 """Elements that end a paragraph whose end tag is left out."""
 
 
-@dataclass
 class Element:
     """An element with its attributes and children, text among them."""
 
-    tag: str
-    attributes: dict[str, str] = field(default_factory=dict)
-    children: list["Element | str"] = field(default_factory=list)
+    def __init__(self, tag: str, attributes: str = "") -> None:
+        self.tag = tag
+        self.children: list[Element | str] = []
+        self._attributes = attributes
 
-    @property
+    @cached_property
+    def attributes(self) -> dict[str, str]:
+        found = _ATTRIBUTE.findall(self._attributes)
+        return {name.lower(): unescape(double or single or bare) for name, double, single, bare in found}
+
+    @cached_property
     def text(self) -> str:
         """All text within, as a reader sees it."""
         parts = [child if isinstance(child, str) else child.text for child in self.children]
@@ -33,50 +47,54 @@ class Element:
 
     def all(self, *tags: str, **attributes: str) -> list["Element"]:
         """Every element below of these tags and attributes, in their order."""
+        wanted = attributes.items()
+        return [
+            one
+            for one in self._below
+            if (not tags or one.tag in tags) and (not wanted or wanted <= one.attributes.items())
+        ]
+
+    @cached_property
+    def _below(self) -> list["Element"]:
         found: list[Element] = []
         for child in self.children:
-            if isinstance(child, str):
-                continue
-            same = all(child.attributes.get(name) == value for name, value in attributes.items())
-            if (not tags or child.tag in tags) and same:
+            if not isinstance(child, str):
                 found.append(child)
-            found += child.all(*tags, **attributes)
+                found += child._below
         return found
 
 
-class _Parser(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.root = Element("")
-        self._open = [self.root]
+def parse(page: str) -> Element:
+    """Return a page's root. Pages are of what templates write: what a browser would repair fails the test."""
+    root = Element("")
+    parents = [root]
+    for end, tag, attributes, empty, text, other in _TOKEN.findall(page):
+        assert not other, f"a < that begins nothing is in {page}"
+        if text:
+            parents[-1].children.append(unescape(text))
+        elif end:
+            _close(parents, tag)
+        elif tag:
+            if tag in _IN_NO_PARAGRAPH and parents[-1].tag == "p":
+                parents.pop()
+            elif tag == "li":
+                # It ends the entry before, if its end tag is left out.
+                _close(parents, "li", within={"ul", "ol"})
+            element = Element(tag, attributes)
+            parents[-1].children.append(element)
+            if not empty and tag not in _VOID:
+                parents.append(element)
+    return root
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _IN_NO_PARAGRAPH and self._open[-1].tag == "p":
-            self._open.pop()
-        if tag == "li":
-            self._end_entry()
-        element = Element(tag, {name: value or "" for name, value in attrs})
-        self._open[-1].children.append(element)
-        if tag not in _VOID:
-            self._open.append(element)
 
-    def handle_endtag(self, tag: str) -> None:
-        for depth in range(len(self._open) - 1, 0, -1):
-            if self._open[depth].tag == tag:
-                del self._open[depth:]
-                return
-
-    def _end_entry(self) -> None:
-        """End the entry before the one that begins, if its end tag is left out."""
-        for depth in range(len(self._open) - 1, 0, -1):
-            if self._open[depth].tag in {"ul", "ol"}:
-                return
-            if self._open[depth].tag == "li":
-                del self._open[depth:]
-                return
-
-    def handle_data(self, data: str) -> None:
-        self._open[-1].children.append(data)
+def _close(parents: list[Element], tag: str, within: Collection[str] = ()) -> None:
+    """End the innermost open element of the tag with all in it, unless one of `within` is open in it."""
+    for depth in range(len(parents) - 1, 0, -1):
+        if parents[depth].tag in within:
+            return
+        if parents[depth].tag == tag:
+            del parents[depth:]
+            return
 
 
 @dataclass
@@ -90,9 +108,7 @@ class Page:
 
     @cached_property
     def root(self) -> Element:
-        parser = _Parser()
-        parser.feed(self.body.decode())
-        return parser.root
+        return parse(self.body.decode())
 
     @property
     def scripts(self) -> list[bytes]:
