@@ -244,8 +244,8 @@ def test_no_body_has_another_end_than_to_be_read_or_refused(operation: Operation
 async def test_no_body_causes_a_5xx(
     world: World, operation: Operation, session: ClientSession, database_kind: str, uncollected: None
 ):
-    # A twelfth for each place, and not the same on both databases.
-    share = shares(12, first=6 * (database_kind == "sqlite"))
+    # A 24th for each place, and not the same on both databases.
+    share = shares(24, first=12 * (database_kind == "sqlite"))
     good = body_for(operation, world.ids)
     bodies = [*hostile(operation, good, share), *hostile_within(good, share)]
     read = [body for body in bodies if is_read(operation, body)]

@@ -273,12 +273,12 @@ ALONE = (
 
 
 @on_both
-@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("share", [12, pytest.param(1, marks=pytest.mark.long)])
 @own()
 async def test_no_form_makes_an_action_stumble(
     mercato: Service, shop: MerchantServer, database_kind: str, share: int
 ):
-    """`make test` sends a fourth of the forms to each screen, another on each database; `make test-long` sends all."""
+    """`make test` sends a twelfth of the forms to each screen, another on each database; `make test-long` sends all."""
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     store = deal.store["storeId"]
     seen = (

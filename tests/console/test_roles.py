@@ -201,7 +201,7 @@ async def test_a_role_of_a_partner_reaches_what_it_includes_and_nothing_else(mer
     for screen in SCREENS:
         await try_screen(browser, screen, role, has_it=bool(screen.audiences & PARTNERS))
         # What it may do can end its own session.
-        if (await browser.open("/console/search")).status == 401:
+        if screen.act is not None and (await browser.open("/console/search")).status == 401:
             browser = await enter(mercato, role, (await mercato.partner(PartnerKind.BOTH))[0].id)
 
 
@@ -212,7 +212,7 @@ async def test_a_role_of_operators_reaches_what_it_includes_and_nothing_else(mer
     browser = await enter(mercato, role, None)
     for number, screen in enumerate(SCREENS):
         await try_screen(browser, screen, role, has_it=bool(screen.audiences & OPERATORS))
-        if (await browser.open("/console/search")).status == 401:
+        if screen.act is not None and (await browser.open("/console/search")).status == 401:
             browser = (await enter_as_person(mercato, role, None, name=f"Eve {number}"))[0]
 
 

@@ -328,11 +328,11 @@ HOSTILE_QUERIES = (
 
 @on_both
 @own()
-@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("share", [12, pytest.param(1, marks=pytest.mark.long)])
 async def test_no_query_makes_a_screen_fail(
     mercato: Service, shop: MerchantServer, database_kind: str, share: int
 ):
-    """`make test` asks each screen every fourth query, others on either database; `make test-long` asks all."""
+    """`make test` asks each screen every twelfth query, others on either database; `make test-long` asks all."""
     deal = await trade(mercato, shop)
     both = (await mercato.partner(PartnerKind.BOTH))[0].id
     shares = itertools.count(database_kind == "sqlite")
