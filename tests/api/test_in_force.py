@@ -6,11 +6,12 @@ caches are invalidated.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID, uuid4
 
 import pytest
@@ -18,7 +19,8 @@ from aiohttp import web
 from tests.agents.agent import Agent
 from tests.api.trade import CUSTOMER, MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, TEA, cafe
-from tests.service import Client, MerchantServer, service
+from tests.databases import new_database
+from tests.service import Client, MerchantServer, Service, service
 
 from mercato.features.orders.validation import Validations
 from mercato.features.stores import queries
@@ -44,24 +46,59 @@ class Two:
         await self.there.validate(self.there.order())
 
 
-@pytest.fixture
-async def two(
-    database_url: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Two]:
+@asynccontextmanager
+async def pair(url: str, data: Path) -> AsyncIterator[tuple[Service, Service]]:
+    """Run two services on one database. The caches of the second aren't invalidated by changes at the first."""
+
     async def hear_nothing(_feed: ChangeFeed) -> None:
         await asyncio.Event().wait()
 
     async with AsyncExitStack() as stack:
-        first = await stack.enter_async_context(service(database_url, tmp_path / "data"))
-        # Its caches aren't invalidated by the other's changes: no test may depend on when that happens.
-        monkeypatch.setattr(ChangeFeed, "run", hear_nothing)
-        second = await stack.enter_async_context(service(database_url, tmp_path / "data", works=False))
-        here = await trade(first, shop)
+        first = await stack.enter_async_context(service(url, data))
+        # No test may depend on when that happens.
+        with patch.object(ChangeFeed, "run", hear_nothing):
+            second = await stack.enter_async_context(service(url, data, works=False))
+        yield first, second
 
-        def at_second(client: Client) -> Client:
-            return Client(second.base, client.key, client.session)
 
-        yield Two(here, replace(here, mercato=second, pos=at_second(here.pos), front=at_second(here.front)))
+async def two_of(services: tuple[Service, Service], shop: MerchantServer) -> Two:
+    first, second = services
+    here = await trade(first, shop)
+
+    def at_second(client: Client) -> Client:
+        return Client(second.base, client.key, client.session)
+
+    return Two(here, replace(here, mercato=second, pos=at_second(here.pos), front=at_second(here.front)))
+
+
+Pairs = Callable[[str], Awaitable[tuple[Service, Service]]]
+
+
+@pytest.fixture(scope="module")
+async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pairs]:
+    """Return the two services of a kind of database, which the tests share."""
+    running: dict[str, tuple[Service, Service]] = {}
+    async with AsyncExitStack() as stack:
+
+        async def of(kind: str) -> tuple[Service, Service]:
+            if kind not in running:
+                url = await stack.enter_async_context(new_database(kind))
+                running[kind] = await stack.enter_async_context(pair(url, tmp_path_factory.mktemp("pair")))
+            return running[kind]
+
+        yield of
+
+
+@pytest.fixture
+async def two(pairs: Pairs, database_kind: str, shared_shop: MerchantServer) -> Two:
+    return await two_of(await pairs(database_kind), shared_shop)
+
+
+@pytest.fixture
+async def alone(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Two]:
+    """Two services of the test's own, whose reads it counts."""
+    async with pair(database_url, tmp_path / "data") as services:
+        yield await two_of(services, shop)
 
 
 Act = Callable[[Two], Awaitable[None]]
@@ -338,9 +375,9 @@ async def test_an_item_of_a_set_that_has_just_become_current_can_be_sold_out_in_
     assert reply.json() == {"unavailableItemIds": [cocoa]}
 
 
-async def test_carts_go_on_without_a_read_of_the_database(two: Two, monkeypatch: pytest.MonkeyPatch):
+async def test_carts_go_on_without_a_read_of_the_database(alone: Two, monkeypatch: pytest.MonkeyPatch):
     """Only Place and Validate pay for consistency across processes."""
-    await two.warm()
+    await alone.warm()
     reads = 0
     find_versions = queries.find_versions
 
@@ -350,18 +387,18 @@ async def test_carts_go_on_without_a_read_of_the_database(two: Two, monkeypatch:
         return await find_versions(*arguments, **options)
 
     monkeypatch.setattr(queries, "find_versions", counted)
-    ids = {name: two.here.store[name] for name in ("storeId", "catalogSetId")}
+    ids = {name: alone.here.store[name] for name in ("storeId", "catalogSetId")}
     for item in (tea(), line(CAKE)):
-        assert (await two.there.front.post("/v1/marketfront/carts/add", {"item": item} | ids)).status == 200
+        assert (await alone.there.front.post("/v1/marketfront/carts/add", {"item": item} | ids)).status == 200
     assert reads == 0
-    assert (await two.there.front.post(VALIDATE, two.there.order())).status == 200
+    assert (await alone.there.front.post(VALIDATE, alone.there.order())).status == 200
     assert reads == 1
 
 
-async def test_validations_that_come_together_read_versions_once(two: Two, monkeypatch: pytest.MonkeyPatch):
-    await two.warm()
-    cache = two.there.mercato.app.cache
-    store_id = UUID(two.here.store["storeId"])
+async def test_validations_that_come_together_read_versions_once(alone: Two, monkeypatch: pytest.MonkeyPatch):
+    await alone.warm()
+    cache = alone.there.mercato.app.cache
+    store_id = UUID(alone.here.store["storeId"])
     asked: list[int] = []
     find_versions = queries.find_versions
 
@@ -381,15 +418,15 @@ async def test_validations_that_come_together_read_versions_once(two: Two, monke
     with pytest.raises(asyncio.CancelledError):
         await first
     # Whoever asks later reads again.
-    await update(two, name="Renamed")
+    await update(alone, name="Renamed")
     row = await cache.find_in_force(store_id)
     assert row is not None
     assert row.name == "Renamed"
 
 
-async def test_the_versions_of_any_number_of_stores_are_read(two: Two):
-    known = UUID(two.here.store["storeId"])
-    async with two.there.mercato.app.db.read() as tx:
+async def test_the_versions_of_any_number_of_stores_are_read(alone: Two):
+    known = UUID(alone.here.store["storeId"])
+    async with alone.there.mercato.app.db.read() as tx:
         for others in range(20):
             unknown = [uuid4() for _ in range(others)]
             for ids in ([known, *unknown], [*unknown, known]):
