@@ -6,7 +6,7 @@ import pytest
 from tests.api.test_order_handling import handled
 from tests.api.trade import MERCHANT, ORDERS, trade
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.databases import mostly_sqlite, on_both
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -18,8 +18,9 @@ WEST, EAST = "Pacific/Honolulu", "Pacific/Kiritimati"
 
 @own()
 @on_both
-@pytest.mark.parametrize("handling", ["webhook", "manual"])
+@first_on_postgresql
 @pytest.mark.parametrize("timezone", [WEST, EAST])
+@pytest.mark.parametrize("handling", ["manual", "webhook"])
 async def test_an_order_may_be_promised_for_any_instant_and_everybody_can_read_it(
     mercato: Service, shop: MerchantServer, handling: str, timezone: str
 ):

@@ -8,6 +8,7 @@ from tests.catalog.documents import cafe
 from tests.console.browser import Browser
 from tests.console.test_hostile import PLACES, all_ids, visit
 from tests.console.visiting import enter_as_partner, enter_whole_account
+from tests.databases import mostly_sqlite
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import shared
 
@@ -51,6 +52,8 @@ async def assert_lists_none_of(browser: Browser, ids: Mapping[str, str], *, publ
             assert not [one for one in hidden if one in page.body], (screen.path, query)
 
 
+# `test_hostile.py` sends the same statements to PostgreSQL.
+@mostly_sqlite
 async def test_a_keys_session_reaches_nothing_of_the_other_surface_on_any_screen_and_by_no_action(
     mercato: Service, shop: MerchantServer
 ):
