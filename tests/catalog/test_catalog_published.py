@@ -33,6 +33,14 @@ def files(*, broken: bool) -> list[Path]:
     return [path for path in sorted(MENUS.glob("*.json")) if path.stem.endswith("-broken") is broken]
 
 
+def by_size(paths: list[Path]) -> list[Any]:
+    """Return the parameters of a test that takes as long as its menu is large: `make test` has those up to 1 MiB."""
+    return [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.long] if path.stat().st_size > 2**20 else [])
+        for path in paths
+    ]
+
+
 def parsed(text: bytes) -> dict[str, Any]:
     """Return the document with every number as it is written, so that 1.1 is not 1.10."""
     document = json.loads(text, parse_float=lambda t: ("number", t), parse_int=lambda t: ("number", t))

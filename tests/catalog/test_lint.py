@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, outcome
-from tests.catalog.test_catalog_published import MENUS
+from tests.catalog.test_catalog_published import MENUS, by_size
 from tests.forks import inherited, program
 from tests.waiting import PATIENCE
 
@@ -162,19 +162,19 @@ def test_a_document_that_must_be_sent_compressed_is_noted():
 
 
 @pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
-@pytest.mark.parametrize("name", sorted(path.name for path in MENUS.glob("*.json")))
-def test_published_menus_are_checked_and_shown(name: str, capsys: pytest.CaptureFixture[str]):
-    bad = "-broken" in name
-    assert cli.run(["catalog", "lint", str(MENUS / name), "--json"]) == int(bad)
+@pytest.mark.parametrize("path", by_size(sorted(MENUS.glob("*.json"))))
+def test_published_menus_are_checked_and_shown(path: Path, capsys: pytest.CaptureFixture[str]):
+    bad = "-broken" in path.name
+    assert cli.run(["catalog", "lint", str(path), "--json"]) == int(bad)
     report = json.loads(capsys.readouterr().out)
     assert (report["valid"], bool(report["errors"]), report["summary"] is None) == (not bad, bad, bad)
-    text = (MENUS / name).read_text()
+    text = path.read_text()
     document = json.loads(text)
     for one in report["errors"]:
         if one["rule"] == "unresolved-reference":
             assert value_at(text, one["line"], one["column"]) == found_by(document, one["path"])
-    assert cli.run(["catalog", "show", str(MENUS / name)]) == (2 if bad else 0)
-    assert cli.run(["catalog", "diff", str(MENUS / name), str(MENUS / name)]) == (2 if bad else 0)
+    assert cli.run(["catalog", "show", str(path)]) == (2 if bad else 0)
+    assert cli.run(["catalog", "diff", str(path), str(path)]) == (2 if bad else 0)
 
 
 # --- the command ------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """`mercato catalog lint --agents` warns of names that agents can't order by, and counts the items that they can."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -9,6 +8,7 @@ from uuid import UUID
 import pytest
 from tests.calibration import cpu_within
 from tests.carts.test_names import COKE, COKE_CAN, HOSTILE, OLIVES, PIZZA, RIGHT, SIZE, SMALL, SOUP, menu
+from tests.catalog.test_catalog_published import MENUS, by_size, files
 
 from mercato_catalog import build
 from mercato_catalog.carts.name_findings import NameFindings, check_names
@@ -17,9 +17,6 @@ from mercato_catalog.model import NO_ONBOARDING
 from mercato_catalog.validation.findings import MAX_PER_KIND
 from mercato_contract.ordering import NamedLine
 from mercato_tools.cli import main as cli
-
-MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
-PUBLISHED = [path for path in sorted(MENUS.glob("*.json")) if not path.stem.endswith("-broken")]
 
 
 def checked(document: Any) -> NameFindings:
@@ -125,7 +122,7 @@ def test_names_that_agents_see_otherwise_or_cannot_send_are_told(name: str, rule
 
 
 @pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
-@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", by_size(files(broken=False)))
 def test_every_item_of_a_published_menu_that_has_no_name_of_its_own_is_told(path: Path):
     document = path.read_bytes()
     catalog = build(document)
