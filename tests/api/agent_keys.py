@@ -25,7 +25,7 @@ class Assistant:
 async def assistant(here: Trade, request: Any = None, **members: Any) -> Assistant:
     """Create an agent of the storefront that may spend 20.00 a day, or with these members."""
     reply = await here.front.post(AGENTS, (DAY if request is None else request) | members)
-    assert reply.status == 200, reply.body
+    assert reply.status == 201, reply.body
     created = reply.json()
     return Assistant(created, Client(here.front.base, created["key"], here.front.session))
 

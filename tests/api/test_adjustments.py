@@ -126,7 +126,7 @@ async def test_the_storefront_reads_the_event_in_its_feed_and_its_event_url_is_n
 
 async def test_a_webhook_endpoint_that_asks_for_it_gets_the_event(here: Trade, shop: MerchantServer):
     body = {"url": shop.base + "/adjusted", "types": ["order.adjusted"]}
-    assert (await here.front.post("/v1/marketfront/webhook-endpoints", body)).status == 200
+    assert (await here.front.post("/v1/marketfront/webhook-endpoints", body)).status == 201
     placed = await here.placed()
     await here.update(placed, status="confirmed")
     await adjusted(here, placed)

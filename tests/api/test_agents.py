@@ -50,7 +50,7 @@ async def test_an_agent_is_made_with_a_key_that_is_shown_once(front: Client):
     }
     with capture_logs() as logs:
         reply = await front.post(AGENTS, request)
-    assert reply.status == 200, reply.body
+    assert reply.status == 201, reply.body
     made = reply.json()
     assert reply.headers["Location"] == f"{AGENTS}/{made['agentId']}"
     assert made | {"maximumOrder": "30.00", "maximumDay": "60.50", "approval": "above:20.00"} == made
@@ -66,7 +66,7 @@ async def test_an_agent_is_made_with_a_key_that_is_shown_once(front: Client):
 @on_both
 async def test_agents_are_listed_in_pages_newest_first(front: Client):
     for number in range(3):
-        assert (await front.post(AGENTS, {"name": f"Agent {number}"})).status == 200
+        assert (await front.post(AGENTS, {"name": f"Agent {number}"})).status == 201
     first = (await front.get(f"{AGENTS}?limit=2")).json()
     rest = (await front.get(f"{AGENTS}?limit=2&cursor={first['nextCursor']}")).json()
     names = [agent["name"] for page in (first, rest) for agent in page["agents"]]
@@ -77,7 +77,7 @@ async def test_agents_are_listed_in_pages_newest_first(front: Client):
 async def test_a_revoked_agent_is_refused_and_stays_listed(here: Trade):
     agent = await assistant(here)
     for _ in range(2):
-        assert (await here.front.call("DELETE", agent.path)).status == 200
+        assert (await here.front.call("DELETE", agent.path)).status == 204
     assert (await here.place(here.order(), front=agent.client)).status == 401
     assert (await here.front.get(agent.path)).json()["state"] == "revoked"
 
@@ -89,7 +89,7 @@ async def test_revoking_an_agent_revokes_its_key_that_was_rolled_too(here: Trade
     rolled = Client(here.front.base, made.text, here.front.session)
     for client in (agent.client, rolled):
         assert (await client.get(ORDERS)).status == 200
-    assert (await here.front.call("DELETE", agent.path)).status == 200
+    assert (await here.front.call("DELETE", agent.path)).status == 204
     for client in (agent.client, rolled):
         assert (await client.get(ORDERS)).status == 401
 
@@ -126,21 +126,21 @@ async def test_no_agent_outlives_the_revocation_of_its_parent_key_at_the_same_ti
             await revoke_key(tx, await get_key(tx, parent_id))
 
     replies = await asyncio.gather(*(here.front.post(AGENTS, DAY) for _ in range(10)), revoke())
-    made = [reply for reply in replies if reply is not None and reply.status == 200]
+    made = [reply for reply in replies if reply is not None and reply.status == 201]
     for reply in made:
         client = here.front.with_key(reply.json()["key"])
         assert (await client.get(ORDERS)).status == 401
-    assert {reply.status for reply in replies if reply is not None} <= {200, 401, 403}
+    assert {reply.status for reply in replies if reply is not None} <= {201, 401, 403}
 
 
 async def test_an_account_makes_a_hundred_active_keys(here: Trade):
     statuses = [(await here.front.post(AGENTS, {"name": "x"})).status for _ in range(99)]
-    assert statuses == [200] * 99
+    assert statuses == [201] * 99
     refused = await here.front.post(AGENTS, {"name": "x"})
     assert (refused.status, refused.json()["errorCode"]) == (409, "CONFLICT")
     one = (await here.front.get(f"{AGENTS}?limit=1")).json()["agents"][0]
-    assert (await here.front.call("DELETE", f"{AGENTS}/{one['agentId']}")).status == 200
-    assert (await here.front.post(AGENTS, {"name": "x"})).status == 200
+    assert (await here.front.call("DELETE", f"{AGENTS}/{one['agentId']}")).status == 204
+    assert (await here.front.post(AGENTS, {"name": "x"})).status == 201
 
 
 # --- faults ---------------------------------------------------------------------------------------

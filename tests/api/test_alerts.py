@@ -141,7 +141,7 @@ async def test_an_address_that_nobody_uses_any_more_is_in_trouble_only_until_its
     here = await trade(mercato, shop, event_url=shop.base + "/events")
     path = f"/v1/commerce/stores/{here.store['storeId']}"
     hooks = {"url": shop.base + "/own", "types": ["catalog.sync.failed"]}
-    assert (await here.pos.post("/v1/commerce/webhook-endpoints", hooks)).status == 200
+    assert (await here.pos.post("/v1/commerce/webhook-endpoints", hooks)).status == 201
     shop.answers["order-cancelled"] = broken
     order = await here.placed()
     await mercato.app.orders.cancel(UUID(order["orderId"]), reason="Fraud")

@@ -129,7 +129,7 @@ async def test_operators_are_told_of_an_address_that_is_disabled_without_what_gr
     secret = await register(mercato, shop.base + "/ops", "endpoint.disabled")
     shop.answers["mine"] = answer_410
     made = await deal.front.post("/v1/marketfront/webhook-endpoints", {"url": shop.base + "/mine?key=hush"})
-    assert made.status == 200
+    assert made.status == 201
     await deal.placed()
     data = await next_told(shop, "/ops", secret)
     assert isinstance(data, EndpointDisabledData)

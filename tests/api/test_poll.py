@@ -231,7 +231,7 @@ def test_wrong_arguments_exit_with_2(wrong: list[str], capsys: pytest.CaptureFix
 
 async def test_the_body_is_the_one_that_deliveries_sign(here: Trade):
     made = await here.front.post("/v1/marketfront/webhook-endpoints", {"url": here.shop.base + "/mine"})
-    assert made.status == 200
+    assert made.status == 201
     await here.placed()
     path, _, body = await here.shop.webhook()
     while path != "/mine":

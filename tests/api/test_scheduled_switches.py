@@ -104,7 +104,7 @@ async def test_a_cancelled_switch_to_a_set_that_is_served_by_now_keeps_it(here: 
     reply, run = await later(here, menu("Later"), soon(hours=1))
     await activate(here, run["catalogSetId"])
     path = reply.json()["statusUrl"].removesuffix("/status") + "/activation"
-    assert (await here.pos.call("DELETE", path)).status == 200
+    assert (await here.pos.call("DELETE", path)).status == 204
     failed = await ended(here.mercato, here.pos, reply)
     assert (failed["status"], len(failed["errors"])) == ("failed", 1)
     assert await current(here) == run["catalogSetId"]

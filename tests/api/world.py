@@ -62,7 +62,7 @@ async def make_endpoint(client: Client, access: Access, name: str) -> str:
     assert isinstance(access.value, Surface)
     body = {"url": f"http://127.0.0.1:1/{name}", "types": ["endpoint.changed"]}
     made = await client.post(f"/v1/{access.value}/webhook-endpoints", body)
-    assert made.status == 200, made.body
+    assert made.status == 201, made.body
     endpoint_id: str = made.json()["endpointId"]
     return endpoint_id
 

@@ -102,7 +102,7 @@ async def test_operators_have_endpoints_of_their_own_that_no_partner_sees(
 async def test_an_endpoint_of_one_store_shows_the_stores_name(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     body = {"url": shop.base + "/mine", "storeIds": [deal.store["storeId"]]}
-    assert (await deal.front.post("/v1/marketfront/webhook-endpoints", body)).status == 200
+    assert (await deal.front.post("/v1/marketfront/webhook-endpoints", body)).status == 201
     browser = await enter_as_partner(mercato, deal.front)
     page = await browser.open(PATH)
     assert page.rows("Webhook endpoints")[0][3] == deal.store["name"]

@@ -106,7 +106,7 @@ async def happen(deal: Trade) -> None:
         "order-cancelled": echo_and_fail,
     }
     endpoint = {"url": f"{deal.shop.base}/endpoint", "types": ["order.adjusted"]}
-    assert (await deal.front.post("/v1/marketfront/webhook-endpoints", endpoint)).status == 200
+    assert (await deal.front.post("/v1/marketfront/webhook-endpoints", endpoint)).status == 201
     cancelled = await deal.placed(marked(deal))
     assert (await deal.update(cancelled, status="confirmed")).status == 200
     reason = "Mr Zqlast (+15557778899, Zqnote at the counter) doesn't answer"

@@ -277,7 +277,7 @@ async def test_a_webhook_to_an_endpoint_that_failed_is_no_failed_call_to_the_sto
     sent = f"{CALLS}?endpointId={endpoint['endpointId']}"
     await mercato.until(deal.pos, sent, lambda page: page["deliveries"])
     gone = await deal.pos.call("DELETE", f"{ENDPOINTS}/{endpoint['endpointId']}")
-    assert gone.status == 200
+    assert gone.status == 204
     await mercato.until(deal.pos, f"{CALLS}?status=failed", lambda page: page["deliveries"])
     merchant = await enter_as_partner(mercato, deal.pos)
     assert "The last call" not in (await merchant.open(f"/console/stores/{store}")).text

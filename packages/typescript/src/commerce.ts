@@ -119,11 +119,7 @@ export class Commerce {
   }
 
   /** Cancel the switch of a run with `activateAt`. The store keeps its catalog. */
-  cancelCatalogActivation(
-    storeId: string,
-    catalogIngestId: string,
-    options?: CallOptions,
-  ): Promise<types.CatalogIngestStatusResponse> {
+  cancelCatalogActivation(storeId: string, catalogIngestId: string, options?: CallOptions): Promise<void> {
     return this.#service.perform("cancelCatalogActivation", { path: { storeId, catalogIngestId } }, options);
   }
 
@@ -456,8 +452,8 @@ export class Commerce {
     return this.#service.perform("updateCommerceWebhookEndpoint", { path: { endpointId }, body: request }, options);
   }
 
-  /** Delete an endpoint, and return it as it was; what waits for it isn't sent. */
-  deleteCommerceWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<types.WebhookEndpoint> {
+  /** Delete an endpoint; what waits for it isn't sent. */
+  deleteCommerceWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<void> {
     return this.#service.perform("deleteCommerceWebhookEndpoint", { path: { endpointId } }, options);
   }
 

@@ -226,7 +226,7 @@ export class Marketfront {
   }
 
   /** Revoke an agent: its keys are refused everywhere within 2 seconds. Its orders go on. */
-  revokeAgent(agentId: string, options?: CallOptions): Promise<types.Agent> {
+  revokeAgent(agentId: string, options?: CallOptions): Promise<void> {
     return this.#service.perform("revokeAgent", { path: { agentId } }, options);
   }
 
@@ -266,8 +266,8 @@ export class Marketfront {
     return this.#service.perform("updateMarketfrontWebhookEndpoint", { path: { endpointId }, body: request }, options);
   }
 
-  /** Delete an endpoint, and return it as it was; what waits for it isn't sent. */
-  deleteMarketfrontWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<types.WebhookEndpoint> {
+  /** Delete an endpoint; what waits for it isn't sent. */
+  deleteMarketfrontWebhookEndpoint(endpointId: string, options?: CallOptions): Promise<void> {
     return this.#service.perform("deleteMarketfrontWebhookEndpoint", { path: { endpointId } }, options);
   }
 

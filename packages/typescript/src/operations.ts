@@ -143,4 +143,8 @@ type WithoutBody = { [Id in OperationId]: Answer<Id> extends undefined ? Id : ne
 /** Those whose answer has no body (204). What the document doesn't say, or what is missing here, doesn't compile. */
 export const WITHOUT_BODY: Readonly<Record<WithoutBody, true>> = {
   cancelOnboarding: true,
+  cancelCatalogActivation: true,
+  deleteCommerceWebhookEndpoint: true,
+  deleteMarketfrontWebhookEndpoint: true,
+  revokeAgent: true,
 };

@@ -134,7 +134,7 @@ def changed_webhook_endpoint(_: object, endpoint_id: Id, request: WebhookEndpoin
 
 
 def deleted_webhook_endpoint(_: object, endpoint_id: Id) -> Sent:
-    """Delete an endpoint, and return it as it was; what waits for it isn't sent."""
+    """Delete an endpoint; what waits for it isn't sent."""
     return Sent(ids=(endpoint_id,))
 
 

@@ -131,11 +131,7 @@ class Commerce:
         """
         return Sent(ids=(store_id,), query={"activateAt": activate_at}, body=document)
 
-    @operation(
-        "DELETE",
-        STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/activation",
-        CatalogIngestStatusResponse,
-    )
+    @operation("DELETE", STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/activation", NoneType)
     def cancel_catalog_activation(self, store_id: Id, catalog_ingest_id: Id) -> Sent:
         """Cancel the switch of a run with `activate_at`. The store keeps its catalog."""
         return Sent(ids=(store_id, catalog_ingest_id))
@@ -320,7 +316,7 @@ class Commerce:
         both.changed_webhook_endpoint
     )
 
-    delete_commerce_webhook_endpoint = operation("DELETE", ENDPOINTS + "/{endpointId}", WebhookEndpoint)(
+    delete_commerce_webhook_endpoint = operation("DELETE", ENDPOINTS + "/{endpointId}", NoneType)(
         both.deleted_webhook_endpoint
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from types import NoneType
 from typing import Any, Final
 
 import msgspec
@@ -200,7 +201,7 @@ class Marketfront:
         """Return an agent with what it spent today."""
         return Sent(ids=(agent_id,))
 
-    @operation("DELETE", AGENTS + "/{agentId}", Agent)
+    @operation("DELETE", AGENTS + "/{agentId}", NoneType)
     def revoke_agent(self, agent_id: Id) -> Sent:
         """Revoke an agent: its keys are refused everywhere within 2 seconds. Its orders go on."""
         return Sent(ids=(agent_id,))
@@ -247,7 +248,7 @@ class Marketfront:
         both.changed_webhook_endpoint
     )
 
-    delete_marketfront_webhook_endpoint = operation("DELETE", ENDPOINTS + "/{endpointId}", WebhookEndpoint)(
+    delete_marketfront_webhook_endpoint = operation("DELETE", ENDPOINTS + "/{endpointId}", NoneType)(
         both.deleted_webhook_endpoint
     )
 

@@ -66,7 +66,7 @@ class Subscription:
                 refused = "The webhook endpoint gets no new secret"
                 value = made.expect(HTTPStatus.OK, refused, WebhookEndpointWithSecret)
                 return left, value["secret"]
-        value = made.expect(HTTPStatus.OK, "No webhook endpoint is made", WebhookEndpointWithSecret)
+        value = made.expect(HTTPStatus.CREATED, "No webhook endpoint is made", WebhookEndpointWithSecret)
         return value["endpointId"], value["secret"]
 
     async def _left(self) -> str | None:

@@ -40,6 +40,7 @@ async def list_agents(call: Call[None, AgentsQuery]) -> AgentPage:
     AGENTS,
     summary="Create Agent",
     names_unknown=True,
+    status=201,
     answer_headers=("Location",),
     checks_head=_refuse_token,
     problems=(errors.Conflict,),
@@ -69,12 +70,9 @@ async def get_agent(call: Call[None, None]) -> Agent:
     return agents.represent(listed, now=now)
 
 
-@marketfront_agents.delete(AGENTS + "/{agentId}", summary="Revoke Agent")
-async def revoke_agent(call: Call[None, None]) -> Agent:
+@marketfront_agents.delete(AGENTS + "/{agentId}", summary="Revoke Agent", status=204)
+async def revoke_agent(call: Call[None, None]) -> None:
     """Revoke an agent: its keys are refused everywhere within 2 seconds. Its orders go on, and it stays listed."""
-    now = call.app.clock()
     async with call.app.db.write() as tx:
         agent = await agents.get_agent(tx, call.caller.partner_id, call.ids["agentId"])
         await agents.revoke_agent(tx, agent, now=call.app.clock)
-        [listed] = await agents.with_keys(tx, [agent], now=now)
-    return agents.represent(listed, now=now)

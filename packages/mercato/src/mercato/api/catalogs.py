@@ -146,13 +146,12 @@ def _status(run: Run) -> CatalogIngestStatusResponse:
 @commerce_catalogs.delete(
     COMMERCE_STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/activation",
     summary="Cancel Catalog Activation",
+    status=204,
     problems=(ActivationNotPending,),
 )
-async def cancel_catalog_activation(call: Call[None, None]) -> CatalogIngestStatusResponse:
+async def cancel_catalog_activation(call: Call[None, None]) -> None:
     """Cancel the switch of a run with `activateAt`. The run ends `failed`; the store keeps its catalog."""
-    store_id, run_id = call.ids["storeId"], call.ids["catalogIngestId"]
-    await call.app.stores.cancel_activation(call.caller, store_id, run_id)
-    return _status(await call.app.stores.get_run(call.caller, store_id, run_id))
+    await call.app.stores.cancel_activation(call.caller, call.ids["storeId"], call.ids["catalogIngestId"])
 
 
 @commerce_catalogs.get(COMMERCE_STORES + "/{storeId}/catalog-sets", summary="List Catalog Sets")

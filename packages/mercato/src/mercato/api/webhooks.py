@@ -99,10 +99,10 @@ async def update_endpoint(call: Call[WebhookEndpointRequest, None]) -> WebhookEn
         return await call.app.endpoints.replace(tx, call.caller, call.ids["endpointId"], call.body)
 
 
-async def delete_endpoint(call: Call[None, None]) -> WebhookEndpoint:
-    """Delete an endpoint, and return it as it was. What waits for it isn't sent; its deliveries stay in the log."""
+async def delete_endpoint(call: Call[None, None]) -> None:
+    """Delete an endpoint. What waits for it isn't sent; its deliveries stay in the log."""
     async with call.app.db.write() as tx:
-        return await call.app.endpoints.delete(tx, call.caller, call.ids["endpointId"])
+        await call.app.endpoints.delete(tx, call.caller, call.ids["endpointId"])
 
 
 async def send_test(call: Call[None, None]) -> WebhookDeliveryDetail:
@@ -141,6 +141,7 @@ def _declare_endpoints(operations: Operations, surface: str) -> None:
         id=f"create{name}",
         summary="Create Webhook Endpoint",
         names_unknown=True,
+        status=201,
         answer_headers=("Location",),
         problems=(UnknownStore, *conflict),
     )(create_endpoint)
@@ -162,9 +163,9 @@ def _declare_endpoints(operations: Operations, surface: str) -> None:
         names_unknown=True,
         problems=conflict,
     )(rotate_secret)
-    operations.delete(one, id=f"delete{name}", summary="Delete Webhook Endpoint", problems=conflict)(
-        delete_endpoint
-    )
+    operations.delete(
+        one, id=f"delete{name}", summary="Delete Webhook Endpoint", status=204, problems=conflict
+    )(delete_endpoint)
 
 
 def _declare(access: Access, surface: str) -> Operations:

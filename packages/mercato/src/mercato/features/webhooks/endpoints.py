@@ -287,17 +287,12 @@ class WebhookEndpoints(Struct, frozen=True):
             await endpoint_health.enable(tx, caller.partner_id, row.url)
         await _audit(tx, caller, endpoint_id, {"enabled": enabled})
 
-    async def delete(self, tx: Write, caller: Caller, endpoint_id: UUID) -> WebhookEndpoint:
-        """Delete an endpoint, and return it as it was. What waits for it isn't sent.
-
-        Raises EndpointNotFound and Conflict.
-        """
+    async def delete(self, tx: Write, caller: Caller, endpoint_id: UUID) -> None:
+        """Delete an endpoint: what waits for it isn't sent. Raises EndpointNotFound and Conflict."""
         row = await self._lock(tx, caller, endpoint_id)
-        deleted = await get_endpoint(tx, self.vault, caller, endpoint_id)
         await tx.execute(delete(webhook_endpoints).where(_e.id == endpoint_id))
         await endpoint_health.enable(tx, caller.partner_id, row.url)
         await _audit(tx, caller, endpoint_id, {"deleted": True})
-        return deleted
 
     async def rotate_secret(
         self, tx: Write, caller: Caller, endpoint_id: UUID, *, overlap: timedelta

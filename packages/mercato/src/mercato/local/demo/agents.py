@@ -72,7 +72,7 @@ async def _agent(context: DemoContext) -> Caller:
     """Make a key for an agent, and return who calls with it."""
     limits = {"currency": "EUR", "maximumOrder": MAXIMUM, "maximumDay": "100.00"}
     reply = await context.front.post(AGENTS, {"name": NAME, "approval": f"above:{APPROVED}", **limits})
-    made = context.expect(reply, 200, "A storefront makes a key for an agent")
+    made = context.expect(reply, 201, "A storefront makes a key for an agent")
     context.say(f"{NAME}: at most {MAXIMUM} EUR an order; above {APPROVED} a person is asked.")
     return context.front.with_key(made["key"])
 
