@@ -226,7 +226,7 @@ async def test_only_who_has_an_address_is_said_to_be_notified(
         made = await deal.front.post(
             "/v1/marketfront/webhook-endpoints", {"url": shop.base + "/hooks", **endpoints[address]}
         )
-        assert made.status == 200, made.body
+        assert made.status == 201, made.body
     operator = await enter_as_operator(mercato)
     path = f"/console/orders/{(await deal.placed())['orderId']}"
     question = await operator.press(await operator.open(path), "Cancel order")
