@@ -15,6 +15,7 @@ from tests.sharing import shared
 from tests.waiting import PATIENCE
 
 from mercato.features.partners import accounts
+from mercato.features.partners.queries import hold_for_deletion
 from mercato.platform.db.engine import Database
 from mercato_client.testing.caller import Answer
 
@@ -272,6 +273,7 @@ async def test_a_storefront_is_deleted_while_its_agents_orders_are_cancelled_wit
 
     async def deleted() -> None:
         async with db.write() as tx:
+            await hold_for_deletion(tx, storefront)
             await accounts.delete_partner(tx, storefront)
 
     lock = text("SELECT 1 FROM agent_spending WHERE agent_id = :id FOR UPDATE SKIP LOCKED")
