@@ -12,12 +12,19 @@ from sqlalchemy import select, update
 from tests.api.trade import ADDRESS, Trade, tea, trade
 from tests.catalog.documents import cafe
 from tests.console.test_screens import check_frame
-from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.console.visiting import (
+    enter_as_operator,
+    enter_as_partner,
+    enter_as_person,
+    enter_whole_account,
+)
 from tests.databases import first_on_postgresql, mostly_sqlite, on_both
-from tests.service import MerchantServer, Service, service
+from tests.live_stores import live_store
+from tests.service import Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
+from mercato.console.screens import orders as order_screens
 from mercato.features.orders import placement, resubmission
 from mercato.features.orders.tables import orders
 from mercato.features.partners.model import PartnerKind
@@ -494,3 +501,31 @@ async def test_failed_webhooks_about_an_order_are_resent_from_its_page(
     done = await front.press(await front.open(f"/console/orders/{order}"), "Resend")
     assert done.status_region == "1 webhook sent again."
     await mercato.until(deal.front, path + "?status=failed", lambda page: not page["deliveries"])
+
+
+async def test_one_press_of_resend_sends_a_bounded_number_of_webhooks_of_both_sides(
+    mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(order_screens, "MAX_RESENT", 1)
+    shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}, "events": _broken}
+    made, pos = await mercato.partner(PartnerKind.BOTH, event_url=shop.base + "/events")
+    assert made.marketfront_key is not None
+    front = Client(pos.base, made.marketfront_key.text, pos.session)
+    deal = Trade(mercato, shop, pos, front, await live_store(mercato, pos, shop, cafe(), webhook=True))
+    order = (await deal.placed())["orderId"]
+    await mercato.app.orders.cancel(UUID(order), reason="Fraud")
+    failed = []
+    for client, side, kind in ((pos, "commerce", "order.cancelled"), (front, "marketfront", "order.created")):
+        path = f"/v1/{side}/webhook-deliveries?type={kind}"
+        page = await mercato.until(client, path, lambda page: page["deliveries"])
+        failed += [UUID(one["deliveryId"]) for one in page["deliveries"]]
+    assert len(failed) == 2
+    async with mercato.app.db.write() as tx:
+        await tx.execute(
+            update(deliveries)
+            .where(deliveries.c.id.in_(failed))
+            .values(status="failed", due_at=None, next_attempt_at=None, job_id=None)
+        )
+    browser = await enter_whole_account(mercato, made.id)
+    done = await browser.press(await browser.open(f"/console/orders/{order}"), "Resend")
+    assert done.status_region == "1 webhook sent again."

@@ -274,14 +274,20 @@ async def resend_webhooks(visit: Visit) -> Done:
     order_id = visit.ids["order"]
     row, _ = await _read(visit, order_id)
     visit.check_store(row.store_id, OrderNotFound(order_id))
+    sent = await _resend(visit, order_id)
+    return Done(f"{count_of(sent, 'webhook')} sent again.", to=f"/console/orders/{order_id}")
+
+
+async def _resend(visit: Visit, order_id: UUID) -> int:
+    """Send what failed again, MAX_RESENT of both sides together; return how many."""
     sent = 0
     for criteria in _failed(visit, order_id):
         async with aclosing(redeliver_all(visit.app.db, criteria, now=visit.app.clock)) as ids:
             async for _ in ids:
                 sent += 1
                 if sent == MAX_RESENT:
-                    break
-    return Done(f"{count_of(sent, 'webhook')} sent again.", to=f"/console/orders/{order_id}")
+                    return sent
+    return sent
 
 
 def _side(visit: Visit, row: OrderRow) -> Surface | None:
