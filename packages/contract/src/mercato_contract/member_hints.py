@@ -190,7 +190,7 @@ def member_hint(request: type[Struct], pointer: str) -> str:
 def member_fault(request: type[Struct], pointer: str) -> str:
     """Return the message about an unknown member at a pointer into a request, which is refused for it.
 
-    It names members of this request alone: whoever sent it may know no other.
+    It names members of this request alone: its sender may know no other.
     """
     kind, name = _kind_and_name(request, pointer)
     own = _own_hint(kind, name) or f"; it must be one of {', '.join(kind.__struct_encode_fields__)}."

@@ -74,7 +74,7 @@ class _Error(Struct):
 
 
 class _Problem(Struct, rename="camel"):
-    """What is read of a problem, whoever wrote it."""
+    """What is read of a problem of any service."""
 
     title: str
     detail: str | None = None

@@ -441,7 +441,7 @@ class _Walk:
             return False
         if "\x00" in value:
             if known.form == "uuid":
-                return True  # whoever reads it finds that it isn't one
+                return True  # the reader of the value finds that it is none
             self.bad(pointer, f"{name} must not contain the NUL character.")
         elif kind.pattern is not None and re.search(kind.pattern, value) is None:
             before = len(self.faults)
