@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,18 @@ from mercato_contract import clock
 from mercato_contract.wire import rfc3339
 
 AHEAD = timedelta(seconds=3)
-"""When a scheduled switch is due: long enough for the catalog to be built before, in most runs."""
+"""When a scheduled switch is due at first: long enough for the catalog to be built before, in most runs."""
 
 SCHEDULED = ("catalog.built", "catalog.written", "catalog.switched", "catalog.activated")
 """The points of a run with an instant: its catalog is built, its set stored, and the store switched."""
 
 ENDED = {"succeeded", "failed"}
+
+
+def named(name: str) -> Any:
+    document = cafe()
+    document["items"][TEA]["name"] = name
+    return document
 
 
 @dataclass
@@ -41,12 +47,23 @@ class Till:
     store: str
     first: str
 
-    async def put(self, name: str, query: str = "") -> Any:
-        document = cafe()
-        document["items"][TEA]["name"] = name
-        reply = await self.client.call("PUT", f"{self.store}/catalog{query}", document)
+    async def put(self, name: str) -> Any:
+        reply = await self.client.call("PUT", f"{self.store}/catalog", named(name))
         assert reply.status == 202, reply.body
         return reply.json()
+
+    async def schedule(self, name: str) -> tuple[Any, datetime]:
+        """Put a catalog that is due soon. A busy machine may read a request after its instant."""
+        ahead = AHEAD
+        while True:
+            at = clock.now() + ahead
+            reply = await self.client.call(
+                "PUT", f"{self.store}/catalog?activateAt={rfc3339(at)}", named(name)
+            )
+            if reply.status == 202:
+                return reply.json(), at
+            assert clock.now() > at, reply.body
+            ahead *= 2
 
     async def activate(self, set_id: str) -> Any:
         return await self.client.post(f"{self.store}/catalog-sets/{set_id}/activate")
@@ -103,8 +120,7 @@ async def killed_while_switching_back(network: Network) -> None:
 
 async def killed_before_an_instant(network: Network, point: str) -> None:
     async with running(network, **{CRASH_VARIABLE: point}) as till:
-        at = clock.now() + AHEAD
-        accepted = await till.put("Mint tea", f"?activateAt={rfc3339(at)}")
+        accepted, at = await till.schedule("Mint tea")
         await till.killed()
     async with running(network) as till:
         run = await until_status(till.client, accepted["statusUrl"], ENDED)
@@ -150,7 +166,7 @@ async def killed_before_an_instant_again(network: Network) -> None:
     """Kill at the instant itself, at a store that has a history: another process takes the job over."""
     async with running(network, **{CRASH_VARIABLE: "catalog.activated"}) as till:
         before = await till.served()
-        accepted = await till.put("Green tea", f"?activateAt={rfc3339(clock.now() + AHEAD)}")
+        accepted, _ = await till.schedule("Green tea")
         await till.killed()
     async with running(network) as till:
         run = await until_status(till.client, accepted["statusUrl"], ENDED)
