@@ -162,8 +162,11 @@ async def test_every_column_of_a_list_is_in_sight_beside_the_navigation(
     await sign_in(page, await partner_link(deal.pos))
     for path in LISTS:
         await page.goto(f"{mercato.base}/console/{path}")
+        # The letters of a key's name are random: let them be the widest.
         hidden = await page.evaluate(
-            """[...document.querySelectorAll('.scroll')]
+            """[...document.querySelectorAll('td bdi')]
+                 .forEach(one => one.innerText = one.innerText.replace(/_\\w{6}$/, '_WWWWWW'));
+               [...document.querySelectorAll('.scroll')]
                  .filter(one => one.scrollWidth > one.clientWidth).map(one => one.ariaLabel)"""
         )
         assert hidden == [], path
