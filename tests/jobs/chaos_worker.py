@@ -1,4 +1,4 @@
-"""A worker process that tests kill: `python -m tests.jobs.chaos_worker URL [--skew SECONDS]`.
+"""A worker process that tests kill: `python -m tests.jobs.chaos_worker URL [--skew SECONDS] [--lease SECONDS]`.
 
 Each run of a job writes two rows, its begin and its end, numbered by the database.
 """
@@ -18,8 +18,10 @@ from mercato.platform.db.engine import Database
 from mercato.platform.jobs import Done, Handler, Job, JobOutcome, Worker, fence
 
 KIND = "chaos"
-LEASE = timedelta(seconds=1)
-GRACE = timedelta(milliseconds=700)
+LEASE = 1.0
+"""Seconds; a busy machine may keep a process from renewing it."""
+HEARTBEAT = timedelta(milliseconds=250)
+GRACE = timedelta(seconds=2)
 
 
 class Step(msgspec.Struct):
@@ -59,11 +61,11 @@ class Steps:
             await tx.execute(WRITE, {**row, "process": os.getpid()})
 
 
-async def main(url: str) -> None:
+async def main(url: str, lease: timedelta) -> None:
     async with Database.open(url) as db:
         steps = Handler(fn=Steps(db), payload=Step, concurrency=8, blocks_key_while_waiting=True)
         table = {KIND: steps}
-        worker = Worker(db, table, lease=LEASE, heartbeat=LEASE / 4, poll=timedelta(milliseconds=200))
+        worker = Worker(db, table, lease=lease, heartbeat=HEARTBEAT, poll=timedelta(milliseconds=200))
         running = asyncio.create_task(worker.run())
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -83,6 +85,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("--skew", type=float, default=0.0)
+    parser.add_argument("--lease", type=float, default=LEASE)
     options = parser.parse_args()
     _skew(options.skew)
-    asyncio.run(main(options.url))
+    asyncio.run(main(options.url, timedelta(seconds=options.lease)))

@@ -388,11 +388,11 @@ async def test_a_run_whose_lease_was_lost_is_cancelled_at_the_next_heartbeat(db:
 async def test_jobs_of_a_vanished_worker_are_claimed_when_its_leases_end(db: Database) -> None:
     log = Log()
     await put(db, "x")
+    began = time.monotonic()
     await take(db, worker="vanished", lease=timedelta(milliseconds=300))
     async with working(db, {"note": handler(log)}):
-        started_at = time.monotonic()
         await log.wait_for(1)
-        assert time.monotonic() - started_at > 0.2
+        assert time.monotonic() - began > 0.29
 
 
 @only_postgresql
@@ -430,10 +430,12 @@ async def test_two_workers_share_jobs_and_run_none_twice(db: Database, database_
         await asyncio.sleep(0.001)
         return await log(job)
 
+    # A loop that a busy machine stops for a second renews no lease.
+    lease = timedelta(seconds=PATIENCE)
     async with (
         Database.open(database_url) as other,
-        working(db, {"note": handler(briefly)}),
-        working(other, {"note": handler(briefly)}),
+        working(db, {"note": handler(briefly)}, lease=lease),
+        working(other, {"note": handler(briefly)}, lease=lease),
     ):
         for key in "abcdef":
             await put(db, *(f"{key}{number}" for number in range(10)), ordering_key=key)
