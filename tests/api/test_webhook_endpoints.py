@@ -20,6 +20,7 @@ from mercato.features.partners import encryption
 from mercato.features.partners.model import PartnerKind
 from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.partners.vault import Vault
+from mercato.features.webhooks import sender
 from mercato.features.webhooks.tables import deliveries, failing_endpoints
 from mercato_client import verify_webhook
 from mercato_contract import clock
@@ -621,7 +622,11 @@ async def test_the_signature_of_an_endpoints_webhook_is_explained_with_its_own_s
 
 
 @on_both
-async def test_dead_endpoints_delay_no_other_of_the_same_account(database_url: str, tmp_path: Path):
+async def test_dead_endpoints_delay_no_other_of_the_same_account(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # The first pause lasts until the end, however slow the machine is.
+    monkeypatch.setattr(sender, "PAUSE_SECONDS", PATIENCE)
     async with merchant() as shop, service(database_url, tmp_path, webhook_seconds=1.2) as mercato:
         here = await trade(mercato, shop)
         released = asyncio.Event()

@@ -1,17 +1,14 @@
 """An endpoint over days, by a clock that the test moves: failing, disabled, with another secret, enabled again."""
 
-import math
 from collections import Counter
 from datetime import timedelta
 
-import pytest
 import standardwebhooks
 from sqlalchemy import update
 from tests.servers import Peer, Request, head, receiving, reply
 from tests.webhooks.harness import Harness
 
 from mercato.features.partners import accounts
-from mercato.features.webhooks import sender
 from mercato.features.webhooks.model import DISABLE_AFTER, KIND, MAX_ATTEMPTS, RETRY_DELAYS
 from mercato.features.webhooks.operators import count_redeliverable, redeliver_all
 from mercato.features.webhooks.queries import DeliveryFilter
@@ -55,10 +52,8 @@ async def pass_time(harness: Harness, delta: timedelta) -> None:
 
 
 async def test_an_endpoint_that_fails_for_days_is_disabled_and_gets_everything_once_it_works_again(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+    harness: Harness,
 ) -> None:
-    # The clock of pauses is the machine's own: one that answers itself slowly would put off what is due here.
-    monkeypatch.setattr(sender, "SLOW_FAILURE_SECONDS", math.inf)
     began, pushed, status = harness.now, [], 500
 
     async def answer(_: Request, peer: Peer) -> None:

@@ -25,7 +25,7 @@ from tests.servers import (
     reply,
     serve,
 )
-from tests.waiting import PATIENCE, loop_timeout
+from tests.waiting import PATIENCE, lengthening, loop_timeout
 from tests.webhooks.harness import TOKEN, TRACE, Harness
 
 from mercato.features.metrics import CommerceMetrics
@@ -74,7 +74,7 @@ class Stores:
         }
         return StoreCall(**{**given, **changes})
 
-    async def ask(self, url: str, *, seconds: float = 5.0, **changes: Any) -> CallResult:
+    async def ask(self, url: str, *, seconds: float = PATIENCE, **changes: Any) -> CallResult:
         return await self.calls.post(self.call(url, **changes), seconds=seconds, parser=sensible)
 
     async def fail(self, url: str, store_id: UUID, times: int = 10) -> None:
@@ -254,11 +254,17 @@ async def test_a_closed_port_is_the_stores_fault(stores: Stores) -> None:
 
 
 async def test_a_store_that_hangs_times_out_after_the_callers_seconds(stores: Stores) -> None:
-    async with serve(hang()) as server, loop_timeout(10):
-        called = await stores.ask(server.url, seconds=1.0)
+    async with serve(hang()) as server:
+        for seconds in lengthening(1.0):
+            began = asyncio.get_running_loop().time()
+            async with loop_timeout(seconds + 9):
+                called = await stores.ask(server.url, seconds=seconds)
+            took = asyncio.get_running_loop().time() - began
+            if called.was_sent:
+                break
     assert called.error is not None
     assert called.error.startswith("The server of the webhook URL gave no full answer within ")
-    assert called.ms >= 900
+    assert took >= 0.9 * seconds
 
 
 async def test_an_endless_reply_is_cut_at_1_mib_and_never_held_in_memory(stores: Stores) -> None:
@@ -309,7 +315,7 @@ async def test_the_token_and_hidden_strings_are_masked_in_replies_and_logs(
         await harness.bind(server.url)
         for _ in range(10):
             call = stores.call(server.url + f"/v?key={TOKEN}", store_id=store, hidden=(CARD,))
-            called = await stores.calls.post(call, seconds=5.0, parser=quoting)
+            called = await stores.calls.post(call, seconds=PATIENCE, parser=quoting)
     assert called.reply == '{"got": "***", "php": "***", "url": "***", "auth": "***"}'
     assert called.error == f"It answered {called.reply}"
     output = capsys.readouterr()
@@ -454,7 +460,7 @@ async def test_with_100_waiting_one_more_is_refused_at_once(stores: Stores) -> N
     async with serve(gate) as server:
         calls = [asyncio.create_task(stores.ask(server.url, store_id=store)) for _ in range(120)]
         await gate.holds(20)
-        called = await stores.ask(server.url, store_id=store, seconds=60)
+        called = await stores.ask(server.url, store_id=store)
         assert (called.was_sent, called.ms) == (False, 0)
         gate.open.set()
         assert all(each.was_sent for each in await asyncio.gather(*calls))
@@ -474,11 +480,15 @@ async def test_a_client_that_disconnects_frees_its_slot(stores: Stores) -> None:
 
 
 async def test_waiting_calls_end_at_once_when_the_breaker_opens(stores: Stores) -> None:
-    store = new_id()
-    async with serve(hang()) as server:
-        calls = [stores.ask(server.url, store_id=store, seconds=1.5) for _ in range(20)]
-        late = [stores.ask(server.url, store_id=store, seconds=3.0) for _ in range(40)]
-        done = await asyncio.gather(*calls, *late)
+    # A call counts if it has half a second left when it is sent, which a busy machine may take from the first ones.
+    for seconds in lengthening(1.5):
+        store = new_id()
+        async with serve(hang()) as server:
+            calls = [stores.ask(server.url, store_id=store, seconds=seconds) for _ in range(20)]
+            late = [stores.ask(server.url, store_id=store, seconds=2 * seconds) for _ in range(40)]
+            done = await asyncio.gather(*calls, *late)
+        if stores.calls.count_open_breakers():
+            break
     # Some start after a failure before the tenth; the tenth opens the breaker.
     assert len(server.requests) <= 20 + 9
     assert sum(not called.was_sent for called in done) >= 31
@@ -489,7 +499,7 @@ async def test_hanging_stores_on_one_host_do_not_delay_another_store_there(store
     async with serve(by_path({"/hangs": gate, "/works": reply(200, b"{}")})) as server:
         ids = [new_id() for _ in range(10)]
         hanging = [
-            asyncio.create_task(stores.ask(server.url + "/hangs", store_id=store, seconds=30))
+            asyncio.create_task(stores.ask(server.url + "/hangs", store_id=store))
             for store in ids
             for _ in range(20)
         ]
@@ -516,7 +526,7 @@ async def test_a_store_in_use_stays_in_memory_and_the_rest_is_bounded(
     store, gate = new_id(), Gate()
     async with serve(by_path({"/hangs": gate})) as server:
 
-        def ask(path: str, seconds: float = 5.0, **changes: Any) -> asyncio.Task[CallResult]:
+        def ask(path: str, seconds: float = PATIENCE, **changes: Any) -> asyncio.Task[CallResult]:
             call = stores.call(server.url + path, **changes)
             return asyncio.create_task(calls.post(call, seconds=seconds, parser=sensible))
 
