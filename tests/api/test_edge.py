@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.databases import mostly_sqlite, on_both, only_sqlite
-from tests.service import CATALOG, Client, MerchantServer, Service, service
+from tests.service import CATALOG, Client, MerchantServer, Service, service, standing_clock
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
@@ -226,11 +226,8 @@ async def test_each_live_store_raises_the_limits_with_the_next_request_and_no_re
 
 
 async def test_rate_limits_are_counted_and_shown_in_headers(database_url: str, tmp_path: Any):
-    from tests.service import service
-
-    async with service(
-        database_url, tmp_path / "d", rate_limits=True, rate_limit_reads=3, rate_limit_writes=1
-    ) as mercato:
+    limits: dict[str, Any] = {"rate_limits": True, "rate_limit_reads": 3, "rate_limit_writes": 1}
+    async with service(database_url, tmp_path / "d", now=standing_clock(), **limits) as mercato:
         _, pos = await mercato.partner()
         replies = [await pos.get(STORES) for _ in range(4)]
         assert [reply.status for reply in replies] == [200, 200, 200, 429]

@@ -11,7 +11,7 @@ from urllib.parse import quote_plus, urlencode
 
 import pytest
 from tests.databases import mostly_sqlite, on_both, only_sqlite
-from tests.service import Client, MerchantServer, Service, service
+from tests.service import Client, MerchantServer, Service, service, standing_clock
 from tests.sharing import own, shared
 from tests.waiting import loop_timeout
 
@@ -276,7 +276,7 @@ async def test_a_token_that_was_tampered_with_is_401(mercato: Service, key: NewK
 
 @pytest.fixture
 async def limited(database_url: str, tmp_path: Path, shop: MerchantServer) -> AsyncIterator[Service]:
-    async with service(database_url, tmp_path / "data", rate_limits=True) as running:
+    async with service(database_url, tmp_path / "data", now=standing_clock(), rate_limits=True) as running:
         yield running
 
 
@@ -359,9 +359,8 @@ async def test_failures_behind_a_trusted_proxy_are_the_clients_own(
     def wrong() -> dict[str, str]:
         return GRANT | {"client_id": str(new_id()), "client_secret": "guess"}
 
-    async with service(
-        database_url, tmp_path / "data", rate_limits=True, trusted_proxies="127.0.0.0/8"
-    ) as behind:
+    limited: dict[str, Any] = {"rate_limits": True, "trusted_proxies": "127.0.0.0/8"}
+    async with service(database_url, tmp_path / "data", now=standing_clock(), **limited) as behind:
         one, other = ({"X-Forwarded-For": f"1.1.1.1, 198.51.100.{n}"} for n in (1, 2))
         refused = [(await ask(behind, wrong(), **one)).status for _ in range(8)]
         assert refused[-1] == 429

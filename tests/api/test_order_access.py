@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, line, trade
 from tests.databases import mostly_sqlite, on_both
-from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service, standing_clock
 from tests.sharing import shared
 
 from mercato.features.partners.model import PartnerKind
@@ -159,7 +159,7 @@ async def test_validate_counts_as_a_read_and_place_as_a_write(
     limits: dict[str, Any] = {"rate_limits": True, "rate_limit_reads": 3, "rate_limit_writes": 2}
     async with service(database_url, tmp_path / "data") as mercato:
         here = await trade(mercato, shop)
-    async with service(database_url, tmp_path / "data", **limits) as mercato:
+    async with service(database_url, tmp_path / "data", now=standing_clock(), **limits) as mercato:
         front = Client(mercato.base, here.front.key, mercato.session)
         first = await front.post(VALIDATE, here.order())
         assert (first.status, first.headers["X-RateLimit-Limit"], first.headers["X-RateLimit-Remaining"]) == (

@@ -22,7 +22,7 @@ from tests.console.visiting import (
     partner_link,
 )
 from tests.databases import mostly_sqlite, on_both
-from tests.service import CATALOG, Client, MerchantServer, Service, service
+from tests.service import CATALOG, Client, MerchantServer, Service, service, standing_clock
 from tests.sharing import own, shared
 from tests.slow_requests import SlowRequest
 
@@ -49,8 +49,7 @@ pytestmark = [shared, mostly_sqlite]
 async def limited(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
     """A service with limits, whose minute doesn't end."""
     settings: dict[str, Any] = {"rate_limits": True, "rate_limit_reads": 5, "rate_limit_writes": 50}
-    begun = clock.now()
-    async with service(database_url, tmp_path / "data", now=lambda: begun, **settings) as running:
+    async with service(database_url, tmp_path / "data", now=standing_clock(), **settings) as running:
         yield running
 
 

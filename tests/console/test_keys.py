@@ -12,7 +12,7 @@ from tests.console.browser import Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
 from tests.databases import mostly_sqlite, on_both
-from tests.service import Client, MerchantServer, Service, service
+from tests.service import Client, MerchantServer, Service, service, standing_clock
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
 
@@ -308,7 +308,7 @@ async def test_no_address_gets_each_event_twice_whichever_way_it_is_named_first(
 
 
 async def test_limits_and_their_use_are_shown(database_url: str, tmp_path: Path):
-    async with service(database_url, tmp_path / "limited", rate_limits=True) as limited:
+    async with service(database_url, tmp_path / "limited", now=standing_clock(), rate_limits=True) as limited:
         browser = await enter_as_partner(limited, (await limited.partner())[1])
         page = await browser.open("/console/keys")
         assert [row[0] for row in page.rows("Limits")] == ["reads", "writes"]
