@@ -7,11 +7,12 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from tests.service import Client
+from tests.waiting import PATIENCE
 
 
 @dataclass
 class SlowRequest:
-    """A request of which all but the rest of its body was sent."""
+    """A request of which all but the rest of its body was sent, by a caller whom the service has let in."""
 
     rest: bytes = field(repr=False)
     reader: asyncio.StreamReader
@@ -28,8 +29,14 @@ class SlowRequest:
         parts = urlsplit(base)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         own = {"Host": parts.netloc, "Content-Length": str(len(body)), "Connection": "close"}
+        own |= {"Expect": "100-continue"}
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in (own | headers).items())]
-        writer.write("\r\n".join([*lines, "", ""]).encode() + body[:1])
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        # The service answers so once it reads the body, for which it knows who sends it.
+        async with asyncio.timeout(PATIENCE):
+            interim = await reader.readuntil(b"\r\n\r\n")
+        assert interim.startswith(b"HTTP/1.1 100 "), interim
+        writer.write(body[:1])
         await writer.drain()
         return cls(body[1:], reader, writer)
 
