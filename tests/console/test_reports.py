@@ -188,7 +188,7 @@ async def test_a_report_is_half_a_minute_old_at_most_also_after_the_clock_was_se
     here = await trade(mercato, shop, webhook=False)
     partner_id = (await mercato.app.callers.get((here.pos.key or "").encode())).partner_id
     selection = Selection(partner_id, Surface.COMMERCE, Days(FIRST, LAST, "UTC"))
-    time = Time()
+    time = Time(begun=now())
     sums = summaries.Summaries(mercato.app.db, time)
     assert (await sums.look(selection)).currencies == ()
     await move(mercato, UUID((await here.placed())["orderId"]), at("2026-03-29T12:00:00Z"))

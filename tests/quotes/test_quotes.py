@@ -457,7 +457,7 @@ async def test_a_placed_quote_has_nothing_of_its_customer_any_more(here: Quoting
 
 async def test_the_order_is_erased_from_the_quote_when_it_expires(here: Quoting):
     await here.quote()
-    here.time.ahead = LIFETIME - timedelta(seconds=5)
+    here.time.ahead = LIFETIME - timedelta(minutes=1)
     await keep_up(here)
     assert (await stored(here)).content is not None
     here.time.ahead = LIFETIME
