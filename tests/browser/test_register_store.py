@@ -208,7 +208,7 @@ async def test_a_person_opens_a_restaurant_takes_an_order_and_finds_it_in_the_re
     await card.get_by_text(item).first.wait_for()
     await until(page, "document.title", "(1) Board")
     # At once: for an order that still waits it rings again after half a minute.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         await until(page, "window.tones", 6)
     async with context.expect_page() as opened:
         await card.get_by_role("button", name="Print", exact=True).click()
