@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from backports import zstd
 from tests.databases import mostly_sqlite, only_sqlite
+from tests.live_stores import live_store
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE
 
@@ -41,7 +42,7 @@ async def mercato(database_url: str, tmp_path: Path, pull_seconds: float) -> Asy
 
 @pytest.fixture
 async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
-    return await mercato.live(pos, shop.host(CATALOG))
+    return await live_store(mercato, pos, shop, CATALOG, webhook=False)
 
 
 def redirect(*locations: str, status: int = 302) -> Handler:
