@@ -18,6 +18,7 @@ from mercato_client.testing.acts import Act
 from mercato_contract.certification import CheckOutcome, Verdict
 from mercato_contract.signing import new_secret
 from mercato_contract.wire import as_json
+from mercato_tools.certify import receiver
 from mercato_tools.certify.merchant.certification import MERCHANT, certify_merchant
 from mercato_tools.certify.merchant.context import MerchantOptions
 from mercato_tools.certify.suite import UnusableTargetError
@@ -54,8 +55,17 @@ async def test_a_correct_merchant_passes_every_check():
     assert len(outcomes) > 60
 
 
+INTERRUPTED = {"merchant.place.lost-answer", "merchant.place.cut-off"}
+"""Bugs of calls that are interrupted, which the merchant must have read for that."""
+
+
 @pytest.mark.parametrize("check", one_of_each_group(MUTANTS))
-async def test_a_merchant_with_one_bug_fails_the_check_of_its_name(check: str):
+async def test_a_merchant_with_one_bug_fails_the_check_of_its_name(
+    check: str, monkeypatch: pytest.MonkeyPatch
+):
+    if check in INTERRUPTED:
+        # Of a busy machine the merchant gets no turn within 50 ms.
+        monkeypatch.setattr(receiver, "INTERRUPT_SECONDS", 0.5)
     async with MUTANTS[check](secret=SECRET, catalog=menu()) as merchant:
         outcomes = await certified(merchant, [check.rpartition(".")[0] + "."])
     assert ids(outcomes, Verdict.FAIL) == {check}

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,6 +18,7 @@ from tests.ports import free_port
 from tests.service import Service, service
 from tests.waiting import PATIENCE
 
+from mercato.features.orders.service import Orders
 from mercato.features.partners.model import PartnerKind
 from mercato_client import AsyncClient, errors, types
 
@@ -108,8 +110,16 @@ async def test_a_storefront_buys_from_a_merchant(mercato: Service, desk: Path):
 
 
 async def test_a_merchant_cancels_an_order_that_waits_and_none_that_it_has_begun(
-    mercato: Service, desk: Path
+    mercato: Service, desk: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    update, cancels = Orders.update, asyncio.Event()
+
+    async def held(orders: Orders, *given: Any) -> Any:
+        await cancels.wait()
+        return await update(orders, *given)
+
+    # The first order is being cooked until then, and the other one waits for it, however slow the machine is.
+    monkeypatch.setattr(Orders, "update", held)
     async with merchant(desk, mercato.base) as shop:
         bought = [await started(desk, mercato.base, "storefront.py", "shop.json") for _ in range(2)]
         for storefront in bought:
@@ -119,12 +129,14 @@ async def test_a_merchant_cancels_an_order_that_waits_and_none_that_it_has_begun
                     pass
         key = json.loads((desk / "shop.json").read_text())["marketfrontKey"]
         async with AsyncClient(mercato.base, key) as client:
-            orders = [one.order_id async for one in client.list_marketfront_orders()]
-            # The first is being cooked, which takes more than a second; the other one waits for it.
-            cancelled = await client.cancel_order(orders[0], reason="CHANGED_MIND")
+            placed = [one async for one in client.list_marketfront_orders()]
+            # By the merchant's own numbers: ids of one millisecond have no order.
+            begun, waits = sorted(placed, key=lambda one: str(one.partner_order_id))
+            cancelled = await client.cancel_order(waits.order_id, reason="CHANGED_MIND")
             assert cancelled.state == "cancelled"
             with pytest.raises(errors.ConflictError, match="It is being cooked"):
-                await client.cancel_order(orders[1], reason="CHANGED_MIND")
+                await client.cancel_order(begun.order_id, reason="CHANGED_MIND")
+        cancels.set()
         assert [(await told(storefront))[0] for storefront in bought] == [0, 0]
         await interrupted(shop)
 
