@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import resource
 import shutil
 import sys
@@ -116,7 +117,7 @@ def test_work_without_a_worker_is_reported_with_its_age_and_kind(shell: Shell, d
     found = asyncio.run(examined(shell, database_url, code=1, works=False))
     assert found["workers"]["state"] == found["due work"]["state"] == found["dead work"]["state"] == "wrong"
     assert "mercato worker" in found["workers"]["advice"]
-    assert "due for 30" in found["due work"]["said"]
+    assert re.search(r"due for 3\d\d ", found["due work"]["said"])
     assert "1 of webhook.deliver" in found["dead work"]["said"]
 
 
@@ -200,7 +201,7 @@ def test_an_order_without_an_answer_is_reported_with_its_age(shell: Shell, datab
     shell.json("partner", "create", "Acme", "--kind", "both")
     found = asyncio.run(examined(shell, database_url, code=0))["orders"]
     assert found["state"] == "note"
-    assert found["said"].startswith("1 order without an answer of the store, the oldest for 30")
+    assert re.match(r"1 order without an answer of the store, the oldest for 3\d\d ", found["said"])
     assert "mercato webhooks list --type order.place" in found["advice"]
 
 
@@ -248,7 +249,8 @@ def test_different_clocks_are_reported(
 
     monkeypatch.setattr(health, "find_clock", ahead)
     found = asyncio.run(examined(shell, database_url, code=1))
-    assert found["clock"]["said"] == "the database's clock is 40.0 s ahead"
+    # Beside a busy process it may be read a moment later.
+    assert re.fullmatch(r"the database's clock is (39|40)\.\d s ahead", found["clock"]["said"])
 
 
 def test_a_schema_of_another_version_is_unusable_and_nothing_of_it_is_read(
