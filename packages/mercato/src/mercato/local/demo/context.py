@@ -18,8 +18,8 @@ from mercato_client.testing.storefront import StorefrontDouble
 
 T = TypeVar("T")
 
-TIMEOUT: Final = 10.0
-"""Seconds to wait for anything before its proof fails."""
+TIMEOUT: Final = 60.0
+"""Seconds to wait for anything before its proof fails: many times what a busy and slow machine needs."""
 
 POLL: Final = 0.05
 """Seconds between two polls of a resource."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
 
@@ -20,10 +21,7 @@ OLD_PRICE: Final = "9.50"
 NEW_PRICE: Final = "10.50"
 
 PAUSE: Final = timedelta(seconds=1.5)
-"""How long the pause is: long enough to be seen, short enough to wait for."""
-
-LATE: Final = timedelta(seconds=1)
-"""How long after its end a pause may still be seen."""
+"""How long the pause is: long enough to be seen on most machines, short enough to wait for."""
 
 RUNS: Final = 5
 """Catalog runs that the demo requests, each of which ends in one event."""
@@ -156,32 +154,46 @@ async def switch_back(context: DemoContext) -> None:
     )
 
 
-def end_of_pause(now: datetime) -> datetime:
+def end_of_pause(now: datetime, lasts: timedelta = PAUSE) -> datetime:
     """Return the end of a pause that begins now, in whole milliseconds, as the service stores it."""
-    end = now + PAUSE
+    end = now + lasts
     return end.replace(microsecond=end.microsecond // 1000 * 1000)
 
 
 async def pause(context: DemoContext) -> None:
     """Pause a store for a moment, without resuming it."""
     path = context.store("ramen") + "/status"
-    resume_at = end_of_pause(datetime.now(UTC))
-    body = {"status": "paused", "pauseReason": "Out of broth", "resumeAt": resume_at.isoformat()}
-    paused = context.expect(await context.partner.post(path, body), 200, "A store is paused")
+    resume_at, paused = await _paused(context, path)
     context.say(f"{paused['status']}: {paused['pauseReason']}, until {paused['resumeAt']}")
+    too_late: list[datetime] = []
 
     async def look() -> tuple[str, datetime]:
+        began = datetime.now(UTC)
         status: str = (await context.partner.get(path)).json()["status"]
+        if status == "paused" and began >= resume_at:
+            too_late.append(began)
         return status, datetime.now(UTC)
 
     claim = "A pause ends by the clock alone"
     seen = await context.proofs.until(claim, look, lambda now: now[0] == "online", poll=0.02)
-    late = seen[1] - resume_at
+    after = seen[1] - resume_at
     context.prove(
         claim,
-        f"online {late / timedelta(milliseconds=1):.0f} ms after resumeAt",
-        paused["status"] == "paused" and timedelta(0) <= late < LATE,
+        f"online {after / timedelta(milliseconds=1):.0f} ms after resumeAt",
+        paused["status"] == "paused" and after >= timedelta(0) and not too_late,
     )
+
+
+async def _paused(context: DemoContext, path: str) -> tuple[datetime, Any]:
+    """Return the end of a pause and the store's status; a busy machine may read a request after its instant."""
+    lasts = PAUSE
+    while True:
+        resume_at = end_of_pause(datetime.now(UTC), lasts)
+        body = {"status": "paused", "pauseReason": "Out of broth", "resumeAt": resume_at.isoformat()}
+        reply = await context.partner.post(path, body)
+        if reply.status != HTTPStatus.UNPROCESSABLE_ENTITY or datetime.now(UTC) < resume_at:
+            return resume_at, context.expect(reply, 200, "A store is paused")
+        lasts *= 2
 
 
 async def sell_out(context: DemoContext) -> None:
