@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -93,7 +93,7 @@ async def test_deliveries_of_one_batch_keep_the_order_of_their_events(harness: H
     async with harness.db.read() as tx:
         for partition in range(PARTITIONS):
             job = DeliverJob(partner_id=harness.partner.id, url=URL, partition=partition)
-            due = await list_due(tx, job, through=now().replace(year=2999), limit=50)
+            due = await list_due(tx, job, through=datetime(2999, 1, 1, tzinfo=UTC), limit=50)
             found[partition] = [one.webhook_id for one in due]
     assert sum(map(len, found.values())) == len(written)
     for ids in found.values():
