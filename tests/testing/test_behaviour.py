@@ -199,7 +199,7 @@ async def fetched(url: str) -> str:
 
 
 async def test_page_and_log_show_calls_without_secrets() -> None:
-    payment = {"type": "cardOnFile", "cardToken": DECLINED_CARD, "extra": {"pin": 1234}}
+    payment = {"type": "cardOnFile", "cardToken": DECLINED_CARD, "extra": {"pin": 987650123456}}
     async with double("place accept") as shop:
         await tell(shop.webhook_url, "place", payment=payment)
         await tell(
@@ -215,7 +215,7 @@ async def test_page_and_log_show_calls_without_secrets() -> None:
             "cardToken": "[hidden]",
             "extra": {"pin": "[hidden]"},
         }
-        for secret in (DECLINED_CARD, "theirs", "1234", SECRET):
+        for secret in (DECLINED_CARD, "theirs", "987650123456", SECRET):
             assert secret not in text + page
         assert [
             json.loads(one)["number"] for one in (await fetched(f"{shop.url}/log?after=1")).splitlines()
