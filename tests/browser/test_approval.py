@@ -11,6 +11,7 @@ from tests.browser.accessibility import violations, widest
 from tests.catalog.documents import EXTRAS, LEMON, MILK, TEA, cafe
 from tests.quotes.quoting import Quoting
 from tests.service import MerchantServer, Service
+from tests.waiting import PATIENCE
 
 from mercato.features.quotes.model import ApprovalRequest
 
@@ -53,6 +54,7 @@ async def test_a_long_order_is_approved_on_a_phone_without_javascript(
     context = await chromium.new_context(
         java_script_enabled=False, color_scheme=scheme, viewport={"width": width, "height": 740}
     )
+    context.set_default_timeout(PATIENCE * 1000)
     page = await context.new_page()
     await page.goto(f"{mercato.base}/approve/{approval.secret}")
     await page.get_by_role("heading", name="Approve this order?").wait_for()
@@ -60,6 +62,7 @@ async def test_a_long_order_is_approved_on_a_phone_without_javascript(
     # The decision is in sight before anything is scrolled.
     assert await page.get_by_role("button", name="Place order").is_visible()
     with_scripts = await chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 740})
+    with_scripts.set_default_timeout(PATIENCE * 1000)
     measured = await with_scripts.new_page()
     await measured.goto(page.url)
     assert await widest(measured) <= 0

@@ -9,6 +9,7 @@ from tests.browser.test_screens import sign_in
 from tests.catalog.documents import TEA, cafe
 from tests.console.visiting import partner_link
 from tests.service import MerchantServer, Service
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -40,6 +41,7 @@ async def test_a_small_window_has_the_navigation_behind_a_button(
 ):
     deal = await trade(mercato, shop)
     context = await chromium.new_context(java_script_enabled=scripts, viewport={"width": 360, "height": 780})
+    context.set_default_timeout(PATIENCE * 1000)
     page = await context.new_page()
     await sign_in(page, await partner_link(deal.pos))
     navigation = page.get_by_role("navigation", name="Console")

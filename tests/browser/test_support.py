@@ -9,6 +9,7 @@ from tests.browser.accessibility import violations, widest
 from tests.browser.test_screens import sign_in
 from tests.console.visiting import operator_link, partner_link
 from tests.service import MerchantServer, Service
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -85,6 +86,7 @@ async def test_a_merchant_who_goes_back_and_confirms_again_records_the_refund_on
     deal = await trade(mercato, shop, name=f"Back {scripts}")
     order = await deal.placed()
     context = await chromium.new_context(java_script_enabled=scripts)
+    context.set_default_timeout(PATIENCE * 1000)
     page = await context.new_page()
     await sign_in(page, await partner_link(deal.pos))
     await page.goto(f"{mercato.base}/console/orders/{order['orderId']}")
