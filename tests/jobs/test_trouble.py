@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -37,8 +37,13 @@ from mercato.platform.jobs.worker import Ownership
 async def unavailable(db: Database) -> AsyncIterator[None]:
     """Make the database unavailable for the length of the block."""
     if db.dialect == "sqlite":
-        other = sqlite3.connect(sqlite_path(db.url), isolation_level=None)
-        other.execute("BEGIN EXCLUSIVE")
+        other = sqlite3.connect(sqlite_path(db.url), isolation_level=None, timeout=0)
+        async with asyncio.timeout(PATIENCE):
+            # The worker, in this loop, may be writing: a wait in SQLite would keep it from its end.
+            while not other.in_transaction:
+                with suppress(sqlite3.OperationalError):
+                    other.execute("BEGIN EXCLUSIVE")
+                await asyncio.sleep(0.01)
         yield
         other.close()
         return
