@@ -31,11 +31,14 @@ def count(page: Page, screen: str) -> int:
 
 
 def fault(page: Page, label: str) -> str:
-    """Return what is said beside the field."""
-    field = next(one for one in page.root.all("label") if one.text.startswith(label))
-    said = [one.text for one in field.all("span")]
-    assert bool(said) == ("aria-invalid" in page.field(label).attributes)
-    return " ".join(said)
+    """Return what is said beside the field. It describes the field, whose name stays the label's own words."""
+    around = next(one for one in page.root.all("label") if one.text.startswith(label))
+    said, field = around.all("span"), page.field(label).attributes
+    assert bool(said) == ("aria-invalid" in field)
+    if said:
+        assert around.text.startswith(field["aria-label"] + " "), "the fault is no part of the name"
+        assert [one.attributes["id"] for one in said] == field["aria-describedby"].split()
+    return " ".join(one.text for one in said)
 
 
 async def filtered(browser: Browser, screen: str, **fields: str) -> Page:

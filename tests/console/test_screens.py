@@ -106,6 +106,10 @@ def check_frame(page: Page) -> None:
         one for one in page.root.all("input", "select", "textarea") if one.attributes.get("type") != "hidden"
     ]
     assert len(labelled) == len(shown)
+    ids = [one.attributes["id"] for one in page.root.all() if "id" in one.attributes]
+    for field in shown:
+        for described in field.attributes.get("aria-describedby", "").split():
+            assert ids.count(described) == 1, f"{described} describes a field"
     for form in page.root.all("form", action="/console/search"):
         (field,) = form.all("input")
         assert not field.attributes["value"] or "<h1>Search</h1>" in page.body.decode(), (

@@ -1,6 +1,7 @@
 """A store's menu as an object: carts, prices, hours and differences, from its document alone."""
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, tzinfo
 from functools import cached_property
 from typing import Final
@@ -157,8 +158,13 @@ class Catalog:
         return StoreMenu(self._store_id, self._catalog_set_id, self.compiled, frozenset(sold_out))
 
 
-def validate(document: bytes | str, *, default_currency: str = DEFAULT_CURRENCY) -> Findings:
-    """Return the faults and warnings of a CatalogSet document (JSON): those of the service's ingest. Raises nothing."""
+def validate(
+    document: bytes | str | Mapping[str, object], *, default_currency: str = DEFAULT_CURRENCY
+) -> Findings:
+    """Return the faults and warnings of a CatalogSet document (JSON): those of the service's ingest. Raises nothing.
+
+    An object that is read already is checked as `json.dumps` writes it. What it had twice is lost, so it isn't found.
+    """
     _, findings = validate_document(
         _bytes_of(document), onboarding_id=NO_ONBOARDING, default_currency=default_currency
     )
@@ -166,7 +172,7 @@ def validate(document: bytes | str, *, default_currency: str = DEFAULT_CURRENCY)
 
 
 def build(
-    document: bytes | str,
+    document: bytes | str | Mapping[str, object],
     *,
     default_currency: str = DEFAULT_CURRENCY,
     onboarding_id: UUID = NO_ONBOARDING,
@@ -187,8 +193,10 @@ def build(
     return Catalog(made, store_id=ids.store_id, catalog_set_id=ids.catalog_set_id, new_id=new_id)
 
 
-def _bytes_of(document: bytes | str) -> bytes:
+def _bytes_of(document: bytes | str | Mapping[str, object]) -> bytes:
     """Return the document as it is sent. Half of a surrogate pair, which UTF-8 lacks, is for `validate` to find."""
+    if isinstance(document, Mapping):
+        document = json.dumps(dict(document), ensure_ascii=False)
     return document.encode(errors="surrogatepass") if isinstance(document, str) else document
 
 
