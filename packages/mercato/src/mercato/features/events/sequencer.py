@@ -197,12 +197,11 @@ class Sequencer:
             await self.number_all()
             await asyncio.sleep(REST_SECONDS)
 
-    async def _wait(self, seconds: float) -> bool:
-        """Wait for a commit of this process, at most so long. Return False: numbering doesn't end."""
+    async def _wait(self, seconds: float) -> None:
+        """Wait for a commit of this process, at most so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._written.wait()
-        return False
 
     async def _is_any_left(self) -> bool:
         """Return whether there is something to number. An idle database is only read."""

@@ -4,7 +4,6 @@ An order is stored with its submission and without a job. One that still waits w
 its first job from `enqueue_due`. Each attempt that isn't the last one enqueues the next.
 """
 
-import asyncio
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -122,7 +121,6 @@ class Resubmissions(Struct, frozen=True):
         await repeat(
             self.enqueue_due,
             seconds=POLL_SECONDS,
-            pause=_pause,
             log=log,
             unavailable="unanswered orders wait for the database",
             bug="bug in finding unanswered orders",
@@ -227,8 +225,3 @@ def _is_exhausted(submission: Submission, attempted_at: datetime | None, now: da
     """Return whether the order's time is over and a recent attempt was the last one."""
     is_recent = attempted_at is not None and now - attempted_at <= RECENT
     return is_recent and now >= submission.give_up_at
-
-
-async def _pause(seconds: float) -> bool:
-    await asyncio.sleep(seconds)
-    return False

@@ -3,7 +3,6 @@
 The events go to endpoints of the operators, through the same feed, deliveries and retries as partners' events.
 """
 
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -76,7 +75,6 @@ class Notifications(Struct, frozen=True):
         await repeat(
             self.once,
             seconds=EVERY_SECONDS,
-            pause=_pause,
             log=log,
             unavailable="partners in trouble wait for the database",
             bug="bug in finding partners in trouble",
@@ -127,8 +125,3 @@ class Notifications(Struct, frozen=True):
             events.append((_event(EventType.PARTNER_FAILING, data, self.new_id), _TO))
         if events:
             await push_all(tx, events, now=self.clock())
-
-
-async def _pause(seconds: float) -> bool:
-    await asyncio.sleep(seconds)
-    return False

@@ -194,17 +194,18 @@ async def repeat(
     action: Callable[[], Awaitable[None]],
     *,
     seconds: float,
-    pause: Callable[[float], Awaitable[bool]],
     log: Any,
     unavailable: str,
     bug: str,
+    pause: Callable[[float], Awaitable[bool | None]] = asyncio.sleep,
 ) -> None:
-    """Repeat the action, with a pause of `seconds` after each run, until `pause` returns True.
+    """Repeat the action, with a pause of `seconds` after each run, until cancelled or until `pause` returns True.
 
     What the action raises doesn't end it. The first of consecutive failures is logged: a warning `unavailable` while
     the database doesn't answer, else the error `bug`.
     """
-    failures, ended = 0, False
+    failures = 0
+    ended: bool | None = False
     while not ended:
         try:
             await action()
