@@ -11,7 +11,7 @@ from tests.databases import mostly_sqlite, on_both
 from tests.servers import receiving, reply
 from tests.webhooks.harness import TRACE, Harness
 
-from mercato.features.webhooks import deliveries
+from mercato.features.webhooks import deliveries, queries
 from mercato.features.webhooks.model import CallResult, StoreCall
 from mercato.platform import errors
 from mercato_contract.clock import new_id
@@ -104,9 +104,9 @@ async def test_more_attempts_are_added_to_the_orders_call_and_end_it(harness: Ha
     )
     harness.now += timedelta(seconds=30)
     async with harness.db.write() as tx:
-        found = await deliveries.find_store_call(tx, order)
+        found = await queries.find_store_call(tx, order)
         assert found == delivery
-        assert await deliveries.find_store_call(tx, order, EventType.ORDER_VALIDATE) is None
+        assert await queries.find_store_call(tx, order, EventType.ORDER_VALIDATE) is None
         await deliveries.update_store_call(
             tx,
             found,

@@ -37,12 +37,11 @@ from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.calls import StoreCalls
 from mercato.features.webhooks.deliveries import (
     CallRecord,
-    find_store_call,
     record_store_call,
     update_store_call,
 )
 from mercato.features.webhooks.model import CallResult, StoreCall
-from mercato.features.webhooks.queries import delete_store_call
+from mercato.features.webhooks.queries import delete_store_call, find_store_call
 from mercato.platform.db.engine import Database, Read, Write
 from mercato_contract.amounts import explain_ignored_amounts, sums_of
 from mercato_contract.clock import Clock, MakeId

@@ -285,16 +285,16 @@ async def update_delivery(
     return updated.rowcount == 1
 
 
+_RESULT: Final = ("at", "status", "ms", "error", "reply", "warning")
+"""The columns of an attempt that are members of its result."""
+
 _INSERT_NEXT_ATTEMPT: Final = prepared(
     insert(delivery_attempts).from_select(
         delivery_attempts.c.keys(),
         select(
             deliveries.c.id,
             deliveries.c.attempts + bindparam("number", type_=Integer),
-            *(
-                bindparam(name, type_=delivery_attempts.c[name].type)
-                for name in ("at", "status", "ms", "error", "reply", "warning")
-            ),
+            *(bindparam(name, type_=delivery_attempts.c[name].type) for name in _RESULT),
         ).where(deliveries.c.id == bindparam("where_id")),
     )
 )
@@ -317,16 +317,8 @@ def insert_next_attempts(tx: Write, delivery_id: UUID, results: Sequence[CallRes
 
 
 def _attempt_row(delivery_id: UUID, number: int, result: CallResult) -> dict[str, Any]:
-    return {
-        "delivery_id": delivery_id,
-        "number": number,
-        "at": result.at,
-        "status": result.status,
-        "ms": result.ms,
-        "error": result.error,
-        "reply": result.reply,
-        "warning": result.warning,
-    }
+    row: dict[str, Any] = {"delivery_id": delivery_id, "number": number}
+    return row | {name: getattr(result, name) for name in _RESULT}
 
 
 # --- a batch --------------------------------------------------------------------------------------------

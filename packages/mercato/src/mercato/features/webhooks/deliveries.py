@@ -36,7 +36,7 @@ from mercato_contract.webhooks import (
     WebhookDeliveryPage,
     WebhookDeliveryQuery,
 )
-from mercato_contract.wire import instant, redacted
+from mercato_contract.wire import instant, redacted, rfc3339
 
 _COPIED: Final = (
     "id",
@@ -138,15 +138,6 @@ def _last_error(results: Sequence[CallResult], status: DeliveryStatus | None) ->
     return results[-1].error if results and status is not DeliveryStatus.SUCCEEDED else None
 
 
-async def find_store_call(
-    tx: Read,
-    order_id: UUID,
-    type: str = EventType.ORDER_PLACE,  # noqa: A002  # the envelope's own word
-) -> UUID | None:
-    """Return the id of the delivery that records the order's call."""
-    return await queries.find_of_order(tx, order_id, type)
-
-
 # --- for the partner --------------------------------------------------------------------------------------
 
 
@@ -176,15 +167,7 @@ async def detail_of(tx: Read, row: DeliveryRow) -> WebhookDeliveryDetail:
     return WebhookDeliveryDetail(
         **asdict(_delivery(row)),
         attempt_log=[
-            DeliveryAttempt(
-                number=attempt.number,
-                at=instant(attempt.at) or "",
-                status=attempt.status,
-                ms=attempt.ms,
-                error=attempt.error,
-                reply=attempt.reply,
-                warning=attempt.warning,
-            )
+            DeliveryAttempt(**attempt._asdict() | {"at": rfc3339(attempt.at)})
             for attempt in await queries.list_attempts(tx, row.id)
         ],
         body=msgspec.Raw(queries.body_of(row)),
@@ -242,7 +225,7 @@ async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> 
 
 
 async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> DeliveryRow:
-    row = await queries.find_row(tx, caller, delivery_id)
+    row = await queries.find_row(tx, caller.partner_id, caller.surface, delivery_id)
     if row is None:
         raise DeliveryNotFound(delivery_id)
     return row
@@ -255,6 +238,6 @@ def _delivery(row: DeliveryRow) -> WebhookDelivery:
         status=DeliveryStatus(row.status),
         next_attempt_at=instant(row.next_attempt_at),
         endpoint_disabled=row.disabled_reason,
-        created_at=instant(row.created_at) or "",
-        updated_at=instant(row.updated_at) or "",
+        created_at=rfc3339(row.created_at),
+        updated_at=rfc3339(row.updated_at),
     )

@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import and_, bindparam, delete, func, select, update
 
-from mercato.features.partners.tables import partners
+from mercato.features.partners.tables import partners, webhook_endpoints
 from mercato.features.webhooks.tables import failing_endpoints
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import conflicting_insert, prepared
@@ -14,6 +14,12 @@ from mercato.platform.db.types import Instant
 
 FAILING: Final = timedelta(hours=1)
 """How long an address fails before operators are told."""
+
+OF_ENDPOINT: Final = and_(
+    failing_endpoints.c.partner_id == webhook_endpoints.c.partner_id,
+    failing_endpoints.c.url == webhook_endpoints.c.url,
+)
+"""The row of a webhook endpoint that fails or is disabled."""
 
 _ENDPOINT = (
     failing_endpoints.c.partner_id == bindparam("where_partner"),

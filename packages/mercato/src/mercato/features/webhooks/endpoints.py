@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import ColumnElement, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mercato.features.compression import compress
@@ -68,9 +68,8 @@ _NOT_HERE: Final[Mapping[WebhookEndpointKind, str]] = {
 # --- reading ------------------------------------------------------------------------------------------
 
 _e = webhook_endpoints.c
-_STATE: Final = and_(failing_endpoints.c.partner_id == _e.partner_id, failing_endpoints.c.url == _e.url)
 _ENDPOINTS: Final = select(webhook_endpoints, failing_endpoints.c.disabled_reason).join(
-    failing_endpoints, _STATE, isouter=True
+    failing_endpoints, endpoint_health.OF_ENDPOINT, isouter=True
 )
 
 

@@ -118,7 +118,7 @@ async def list_copies(
     Raises DeliveryNotFound if that isn't the caller's.
     """
     if named is not None:
-        row = await queries.find_row(tx, caller, named)
+        row = await queries.find_row(tx, caller.partner_id, caller.surface, named)
         rows = [row] if row is not None else await queries.list_sent(tx, caller, named)
         if not rows:
             raise DeliveryNotFound(named)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import BigInteger, and_, bindparam, select, tuple_
+from sqlalchemy import BigInteger, bindparam, select, tuple_
 
 from mercato.features.events.log import Event, append
 from mercato.features.events.sequencer import WrittenEvent
@@ -247,11 +247,7 @@ _ENDPOINTS: Final = prepared(
     select(
         _e.partner_id, _e.surface, _e.id, _e.url, _e.types, _e.store_ids, failing_endpoints.c.disabled_reason
     )
-    .join(
-        failing_endpoints,
-        and_(failing_endpoints.c.partner_id == _e.partner_id, failing_endpoints.c.url == _e.url),
-        isouter=True,
-    )
+    .join(failing_endpoints, endpoint_health.OF_ENDPOINT, isouter=True)
     .where(
         # No other process assigns positions meanwhile: these are this transaction's.
         tuple_(_e.partner_id, _e.surface).in_(
@@ -266,11 +262,7 @@ _ENDPOINTS: Final = prepared(
 
 _ENDPOINTS_OF: Final = (
     select(_e.types, _e.store_ids, failing_endpoints.c.disabled_reason)
-    .join(
-        failing_endpoints,
-        and_(failing_endpoints.c.partner_id == _e.partner_id, failing_endpoints.c.url == _e.url),
-        isouter=True,
-    )
+    .join(failing_endpoints, endpoint_health.OF_ENDPOINT, isouter=True)
     .where(
         _e.partner_id == bindparam("where_partner_id"), _e.surface == bindparam("where_surface"), _e.enabled
     )

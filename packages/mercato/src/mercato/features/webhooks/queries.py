@@ -139,8 +139,8 @@ def update_of_call(*, has_status: bool, has_error: bool, has_ended: bool) -> Upd
     return prepared(update(deliveries).where(deliveries.c.id == bindparam("where_id")).values(values))
 
 
-async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
-    """Return the first delivery of the type about the order."""
+async def find_store_call(tx: Read, order_id: UUID, type_: str = EventType.ORDER_PLACE) -> UUID | None:
+    """Return the id of the first delivery of the type about the order: by default of the call that places it."""
     found: UUID | None = await tx.scalar(_OF_ORDER, {"where_order": order_id, "where_type": type_})
     return found
 
@@ -291,12 +291,7 @@ async def _find_horizon(tx: Read, criteria: DeliveryFilter) -> UUID | None:
     return found
 
 
-async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> DeliveryRow | None:
-    """Return the caller's delivery with its body."""
-    return await find_row_of(tx, caller.partner_id, caller.surface, delivery_id)
-
-
-async def find_row_of(tx: Read, partner_id: UUID, surface: Surface, delivery_id: UUID) -> DeliveryRow | None:
+async def find_row(tx: Read, partner_id: UUID, surface: Surface, delivery_id: UUID) -> DeliveryRow | None:
     """Return a partner's delivery with its body."""
     c = deliveries.c
     own = c.id == delivery_id, c.partner_id == partner_id, c.surface == surface

@@ -16,7 +16,7 @@ from mercato.features.partners.vault import Vault
 from mercato.features.webhooks.deliveries import send_again
 from mercato.features.webhooks.endpoints import check_stores, get_endpoint
 from mercato.features.webhooks.model import TYPES
-from mercato.features.webhooks.queries import DeliveryRow, find_row_of
+from mercato.features.webhooks.queries import DeliveryRow, find_row
 from mercato.features.webhooks.tables import deliveries
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Database, Read, Write
@@ -215,7 +215,7 @@ class Redeliveries(Struct, frozen=True):
         for id_ in ids:
             # Each in a separate transaction: one that locks two could deadlock with a sender.
             async with self.db.write() as tx:
-                row = await find_row_of(tx, work.partner_id, work.surface, id_)
+                row = await find_row(tx, work.partner_id, work.surface, id_)
                 if row is not None and work.is_wanted(row):
                     try:
                         await send_again(tx, row, now=self.clock())

@@ -63,13 +63,12 @@ _c = failing_stores.c
 _OF_ACTIVE: Final = failing_stores.join(
     partners, and_(partners.c.id == _c.partner_id, partners.c.suspended_at.is_(None))
 )
-_LIST: Final = prepared(
+_IN_TROUBLE: Final = (
     select(_c.store_id, _c.partner_id, _c.failing_since, _c.calls, _c.error)
-    .select_from(_OF_ACTIVE)
     .where(IS_IN_TROUBLE)
     .order_by(_c.calls.desc(), _c.store_id)
-    .limit(bindparam("most", type_=Integer))
 )
+_LIST: Final = prepared(_IN_TROUBLE.select_from(_OF_ACTIVE).limit(bindparam("most", type_=Integer)))
 _COUNT: Final = prepared(select(func.count()).select_from(_OF_ACTIVE).where(IS_IN_TROUBLE))
 
 
@@ -85,13 +84,8 @@ async def count_failing_stores(tx: Read) -> int:
 
 async def list_failing_stores_of(tx: Read, partner_id: UUID, *, limit: int) -> list[FailingStore]:
     """Return the partner's stores in trouble, those with the most failures first."""
-    found = (
-        select(_c.store_id, _c.partner_id, _c.failing_since, _c.calls, _c.error)
-        .where(_c.partner_id == partner_id, IS_IN_TROUBLE)
-        .order_by(_c.calls.desc(), _c.store_id)
-        .limit(limit)
-    )
-    return [FailingStore(*row) for row in await tx.all(found)]
+    mine = _IN_TROUBLE.where(_c.partner_id == partner_id)
+    return [FailingStore(*row) for row in await tx.all(mine.limit(limit))]
 
 
 # --- writing --------------------------------------------------------------------------------------------
@@ -157,7 +151,6 @@ class StoreHealth:
             await repeat(
                 self.flush,
                 seconds=_FLUSH_SECONDS,
-                pause=_pause,
                 log=log,
                 unavailable="results of calls to stores wait for the database",
                 bug="bug in recording calls to stores",
@@ -244,11 +237,6 @@ def _failed(tx: Write, store_id: UUID, seen: _Seen) -> Any:
             "error": func.coalesce(new.excluded.error, _c.error),
         },
     )
-
-
-async def _pause(seconds: float) -> bool:
-    await asyncio.sleep(seconds)
-    return False
 
 
 Record = Callable[[StoreCall, CallResult], None]
