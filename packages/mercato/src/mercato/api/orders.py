@@ -26,7 +26,13 @@ from mercato.features.orders.errors import (
     StoreClosed,
     StoreUnreachable,
 )
-from mercato.features.orders.idempotency import CancelledOrder, PlacedOrder, RefusedOrder, UnansweredOrder
+from mercato.features.orders.idempotency import (
+    CancelledOrder,
+    OrderOutcome,
+    PlacedOrder,
+    RefusedOrder,
+    UnansweredOrder,
+)
 from mercato.features.orders.record import commerce_order_of
 from mercato.features.orders.service import list_commerce_orders, list_marketfront_orders
 from mercato.features.stores.model import StoreNotFound
@@ -34,7 +40,7 @@ from mercato.http import operations
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
 from mercato.platform import errors
-from mercato.platform.problem_details import ProblemFormat, detail_within, represent_detail
+from mercato.platform.problem_details import detail_within, represent_detail
 from mercato_catalog.carts.errors import ItemUnavailable, ModifierLimitExceeded, ModifierRequired
 from mercato_contract.orders import (
     AdjustOrderRequest,
@@ -53,7 +59,6 @@ from mercato_contract.orders import (
     OrderTimeline,
 )
 from mercato_contract.placements import MAX_BYTES, OrderCore, PlaceOrderRequest, ValidateOrderResponse
-from mercato_contract.problems import ProblemDetail
 from mercato_contract.refusals import Problem, ValidationFailed
 from mercato_contract.wire import uuid_text
 
@@ -157,25 +162,27 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer[Order]:
     outcome = await call.app.placements.place(
         call.caller, call.body, key=_key(call.head), trace=call.trace, make_origin=call.head.origin
     )
+    return _answer(outcome, is_new=True)
+
+
+def _answer(outcome: OrderOutcome, *, is_new: bool) -> Answer[Order]:
+    """Return the outcome that is pinned to a key: a refusal in the format of the first request."""
     match outcome:
         case PlacedOrder(order_id, document, replayed) | CancelledOrder(order_id, document, replayed):
-            location = (b"location", f"{MARKETFRONT}/{uuid_text(order_id)}".encode())
-            return Answer(raw=document, headers=(location, *(_REPLAYED if replayed else ())))
+            headers = _REPLAYED if replayed else ()
+            if is_new:
+                headers = ((b"location", f"{MARKETFRONT}/{uuid_text(order_id)}".encode()), *headers)
+            return Answer(raw=document, headers=headers)
         case RefusedOrder(problem, chosen, replayed):
-            return _refusal(problem, chosen, replayed=replayed)
+            return Answer(
+                raw=represent_detail(problem, chosen),
+                status=problem.status,
+                media_type=chosen.value.encode(),
+                headers=(operations.VARY, *(_REPLAYED if replayed else ())),
+                refusal=problem,
+            )
         case UnansweredOrder(problem):
             raise problem
-
-
-def _refusal(problem: ProblemDetail, chosen: ProblemFormat, *, replayed: bool) -> Answer[Order]:
-    """Return a refusal that is pinned to its key, in the format of the first request."""
-    return Answer(
-        raw=represent_detail(problem, chosen),
-        status=problem.status,
-        media_type=chosen.value.encode(),
-        headers=(operations.VARY, *(_REPLAYED if replayed else ())),
-        refusal=problem,
-    )
 
 
 @marketfront_orders.post(
@@ -206,13 +213,7 @@ async def cancel_order(call: Call[CancelOrderRequest, None]) -> Answer[Order]:
         key=_key(call.head),
         make_origin=call.head.origin,
     )
-    match outcome:
-        case CancelledOrder(_, document, replayed) | PlacedOrder(_, document, replayed):
-            return Answer(raw=document, headers=_REPLAYED if replayed else ())
-        case RefusedOrder(problem, chosen, replayed):
-            return _refusal(problem, chosen, replayed=replayed)
-        case UnansweredOrder(problem):
-            raise problem
+    return _answer(outcome, is_new=False)
 
 
 @marketfront_orders.get(

@@ -167,7 +167,7 @@ async def get_order(tx: Read, order_id: UUID) -> OrderDetail:
 
 async def get_row(tx: Read, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:
     """Return the order and its timeline as neither side sees it: with the attempts of both. Raises OrderNotFound."""
-    row = await queries.get_any_order(tx, order_id)
+    row = await queries.get_order(tx, order_id)
     return mask_all(row, await list_timeline(tx, row))
 
 
@@ -195,7 +195,7 @@ async def get_recipient(tx: Read, order_id: UUID, *, masked: bool) -> OrderRecip
 
     Raises OrderNotFound.
     """
-    row = await queries.get_any_order(tx, order_id)
+    row = await queries.get_order(tx, order_id)
     if not masked:
         return recipient_of(row)
     customer = row.customer

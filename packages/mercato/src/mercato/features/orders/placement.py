@@ -80,6 +80,7 @@ SLACK: Final = timedelta(seconds=5)
 MAX_TRIES: Final = 5
 """Transactions of one request: it starts again if another used its token, or if the store changed after the check."""
 
+_GIVEN_UP: Final = "The order was cancelled before its store answered. Place it again with a new key."
 
 OnStored = Callable[[Write, UUID], Awaitable[None]]
 """Writes what belongs to an order, or refuses it by raising, in the transaction that stores the order of this id."""
@@ -95,11 +96,11 @@ class PlacementContext(Struct, frozen=True, kw_only=True):
     caller: Caller
     body: PlaceOrderRequest | None
     keyed: KeyedRequest
-    on_stored: OnStored | None = None
     trace: str
     make_origin: MakeOrigin
     deadline: float
-    approved: bool
+    on_stored: OnStored | None = None
+    approved: bool = False
 
     @property
     def request(self) -> PlaceOrderRequest:
@@ -203,7 +204,16 @@ class Placements(Struct, frozen=True):
 
         `approved` says that a person has approved the order, which the caller's agent may need.
         """
-        context = self._context(caller, request, keyed, trace, make_origin, on_stored, approved=approved)
+        context = PlacementContext(
+            caller=caller,
+            body=request,
+            keyed=keyed,
+            trace=trace,
+            make_origin=make_origin,
+            deadline=self._deadline(),
+            on_stored=on_stored,
+            approved=approved,
+        )
         return await self._decided(context, self._claim_key(context))
 
     async def resume(
@@ -219,30 +229,18 @@ class Placements(Struct, frozen=True):
 
         If there is neither, the refusal is raised, or OrderAlreadyPlaced for an order with its token.
         """
-        context = self._context(caller, None, keyed, trace, make_origin, None, approved=False)
-        return await self._decided(context, self._refuse(context, refusal))
-
-    def _context(
-        self,
-        caller: Caller,
-        body: PlaceOrderRequest | None,
-        keyed: KeyedRequest,
-        trace: str,
-        make_origin: MakeOrigin,
-        on_stored: OnStored | None,
-        *,
-        approved: bool,
-    ) -> PlacementContext:
-        return PlacementContext(
+        context = PlacementContext(
             caller=caller,
-            body=body,
+            body=None,
             keyed=keyed,
-            on_stored=on_stored,
             trace=trace,
             make_origin=make_origin,
-            deadline=asyncio.get_running_loop().time() + self.seconds,
-            approved=approved,
+            deadline=self._deadline(),
         )
+        return await self._decided(context, self._refuse(context, refusal))
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self.seconds
 
     async def _decided(self, context: PlacementContext, first: Awaitable[State]) -> OrderOutcome:
         """Go from the first state to the outcome."""
@@ -271,15 +269,12 @@ class Placements(Struct, frozen=True):
 
     async def find_refusal(self, caller: Caller, request: PlaceOrderRequest) -> Problem | None:
         """Return why an order with a token can't be placed now, by every change of its store; None if it can."""
-        plan = await self._plan_order(caller, request, in_force=True)
+        plan = await self._plan(caller, request, in_force=True)
         return plan.problem if isinstance(plan, RefusePlan) else None
 
     # --- planned: nothing is written yet ----------------------------------------------------------
 
-    async def _plan(self, context: PlacementContext, *, in_force: bool = False) -> Plan:
-        return await self._plan_order(context.caller, context.request, in_force=in_force)
-
-    async def _plan_order(self, caller: Caller, request: PlaceOrderRequest, *, in_force: bool) -> Plan:
+    async def _plan(self, caller: Caller, request: PlaceOrderRequest, *, in_force: bool) -> Plan:
         """Return the plan; with `in_force`, by every change of the store that was committed before this call.
 
         Else the order is checked against the cached store: its key is claimed, or with a token the order stored, only
@@ -295,11 +290,9 @@ class Placements(Struct, frozen=True):
                 None if token is None else self.tokens.find_id(token, caller=caller.partner_id, order=request)
             )
             plan = RefusePlan(problem, used)
-        match plan:
-            case RefusePlan() if not in_force:
-                return await self._plan_order(caller, request, in_force=True)
-            case _:
-                return plan
+        if isinstance(plan, RefusePlan) and not in_force:
+            return await self._plan(caller, request, in_force=True)
+        return plan
 
     def _plan_checked(self, caller: Caller, request: PlaceOrderRequest, check: OrderCheck) -> Plan:
         """Return the plan for a checked order: without a token its store validates it. Raises OrderTokenInvalid."""
@@ -313,7 +306,7 @@ class Placements(Struct, frozen=True):
 
     async def _claim_key(self, context: PlacementContext) -> State:
         """Return the next state. Raises the plan's refusal if the key has neither an outcome nor an order."""
-        plan = await self._plan(context)
+        plan = await self._plan(context.caller, context.request, in_force=False)
         processes.crash_point("key.unclaimed")
         # Nearly every key and token is new: whether they are is part of what is written, and is read only if not.
         has_new_key, has_new_token = True, True
@@ -331,7 +324,7 @@ class Placements(Struct, frozen=True):
                 has_new_key = False
             except StoreChanged:
                 await self._refuse_gone(context)
-                plan = await self._plan(context, in_force=True)
+                plan = await self._plan(context.caller, context.request, in_force=True)
             except IntegrityError:
                 # The unique index says that the token was used. The next try looks up its order.
                 if not has_new_token:
@@ -565,7 +558,7 @@ class Placements(Struct, frozen=True):
             case StoreAnswer.REFUSED:
                 return await self._pin_refusal(tx, context, claim, problem_of(order.errors), order)
             case StoreAnswer.GIVEN_UP:
-                return await self._pin_refusal(tx, context, claim, _given_up(), order)
+                return await self._pin_refusal(tx, context, claim, OrderClosed(_GIVEN_UP), order)
             case StoreAnswer.WAITING:
                 await idempotency.release(tx, claim, now=self.clock())
                 return UnansweredOrder(unanswered(order.id))
@@ -612,10 +605,6 @@ def _busy() -> ServiceUnavailable:
         "The store changed repeatedly while the order was checked. Nothing was placed. Try again.",
         retry_after=RETRY_SECONDS,
     )
-
-
-def _given_up() -> OrderClosed:
-    return OrderClosed("The order was cancelled before its store answered. Place it again with a new key.")
 
 
 def placement_meaning(request: PlaceOrderRequest, payment: bytes) -> bytes:

@@ -240,15 +240,11 @@ def _find_own_with_history(column: str) -> Select[Any]:
 
 
 async def get_order(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow:
-    """Return an order of any partner, for background work; `lock` locks its row until the transaction ends."""
+    """Return an order of any partner, for background work and operators. Raises OrderNotFound.
+
+    `lock` locks its row until the transaction ends.
+    """
     row = await tx.first(_LOCK if lock else _FIND, {"where_id": order_id})
-    assert row is not None, "orders are never deleted"
-    return _order(row)
-
-
-async def get_any_order(tx: Read, order_id: UUID) -> OrderRow:
-    """Return the order of whichever partner, for operators. Raises OrderNotFound."""
-    row = await tx.first(_FIND, {"where_id": order_id})
     if row is None:
         raise OrderNotFound(order_id)
     return _order(row)
