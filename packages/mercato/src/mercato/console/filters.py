@@ -23,15 +23,21 @@ from mercato.platform.db.engine import Read
 from mercato.platform.telemetry.context import SERVICE
 from mercato_contract.clock import first_id
 from mercato_contract.decoding.decode import read_cursor
-from mercato_contract.pages import MALFORMED
+from mercato_contract.pages import MALFORMED, Cursor
 from mercato_contract.refusals import Problem, ValidationFailed
-from mercato_contract.wire import parse_instant, parse_uuid
+from mercato_contract.wire import Wire, parse_instant, parse_uuid
 
 T = TypeVar("T")
 
 _MAX_TEXT: Final = 200
 _UNKNOWN: Final = "No {} has this {}."
 _SEVERAL: Final = "Several {}s have this name. Use an id."
+
+
+class PageOf(Wire):
+    """The page of a list without filters."""
+
+    cursor: Cursor | None = None
 
 
 @dataclass(slots=True)

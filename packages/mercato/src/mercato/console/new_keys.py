@@ -1,9 +1,9 @@
-"""Making keys in the console: whose descendants they are, how many an account makes, and the page that shows one once.
+"""Making keys in the console: whose descendants they are, and how many an account makes.
 
 The pages Keys and Agents have it: apart from both, since screens don't import each other.
 """
 
-from mercato.console.screen import Page, Secret, Visit
+from mercato.console.screen import Visit
 from mercato.console.times import say
 from mercato.features.partners import credentials, queries
 from mercato.features.partners.credentials import MAX_ACTIVE_KEYS, NewKey
@@ -39,7 +39,3 @@ async def check_room(tx: Read, visit: Visit) -> None:
             f"This account has {count} active keys; the console makes at most {MAX_ACTIVE_KEYS}. "
             "Revoke unused ones."
         )
-
-
-def show_once(title: str, secret: Secret) -> Page:
-    return Page("shown_once.html", title, {"secret": secret})

@@ -168,6 +168,10 @@ class Secret(Struct, frozen=True):
     back: tuple[str, str]
 
 
+def show_once(title: str, secret: Secret) -> Page:
+    return Page("shown_once.html", title, {"secret": secret})
+
+
 class Field(Struct, frozen=True, kw_only=True):
     """A field of a question, for a text. `options` make it a choice: what is sent, with what is read of it.
 

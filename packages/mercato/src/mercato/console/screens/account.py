@@ -19,6 +19,7 @@ from mercato.console.screen import (
     Secret,
     Visit,
     audiences_of,
+    show_once,
 )
 from mercato.console.session import with_role
 from mercato.console.sign_in import NewPasskey, challenges_of, site_of
@@ -363,4 +364,4 @@ def _shown(visit: Visit, name: str, link: NewLink) -> Page:
     note = f"It is good once, until {until}. Send it to {name} alone: whoever opens it first becomes this person."
     url = f"{site_url(visit.head.base_url)}/console/links/{link.token}"
     secret = Secret(f"Invitation of {name}", url, (note,), ("People", PEOPLE))
-    return Page("shown_once.html", "Invitation made", {"secret": secret})
+    return show_once("Invitation made", secret)

@@ -6,8 +6,9 @@ from uuid import UUID
 from msgspec import Meta
 from msgspec.structs import replace
 
-from mercato.console.new_keys import check_room, expiry_note, get_parent, show_once
-from mercato.console.screen import STOREFRONTS, Done, Page, Question, Screens, Secret, Visit
+from mercato.console.filters import PageOf
+from mercato.console.new_keys import check_room, expiry_note, get_parent
+from mercato.console.screen import STOREFRONTS, Done, Page, Question, Screens, Secret, Visit, show_once
 from mercato.features.orders.service import list_marketfront_orders
 from mercato.features.partners import agents
 from mercato.features.partners.agents import ListedAgent
@@ -20,7 +21,7 @@ from mercato_contract.agents import ABOVE, ALWAYS, MAX_AGENT_NAME, NEVER, NewAge
 from mercato_contract.decoding.decode import page_of, read_cursor
 from mercato_contract.money import to_text
 from mercato_contract.orders import MarketfrontOrdersQuery
-from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.pages import PAGE
 from mercato_contract.wire import Wire
 
 screens: Final = Screens(STOREFRONTS, whole_account=True)
@@ -32,10 +33,6 @@ LAST: Final = 20
 
 RULES: Final = {NEVER: "no order", "above": "orders that cost more than", ALWAYS: "every order"}
 """Which orders a person approves, in words."""
-
-
-class AgentsQuery(Wire):
-    cursor: Cursor | None = None
 
 
 class NewAgentForm(Wire):
@@ -51,7 +48,7 @@ class NewAgentForm(Wire):
 
 @screens.get("agents", needs=Permission.SEE_KEYS)
 async def show_agents(visit: Visit) -> Page:
-    query, now = visit.filters(AgentsQuery), visit.app.clock()
+    query, now = visit.filters(PageOf), visit.app.clock()
     async with visit.app.db.read() as tx:
         rows = await agents.list_agents(
             tx, visit.partner.id, before=read_cursor(query.cursor), limit=PAGE + 1, now=now

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from mercato.console.new_keys import check_room, expiry_note, get_parent, show_once
+from mercato.console.filters import PageOf
+from mercato.console.new_keys import check_room, expiry_note, get_parent
 from mercato.console.revocation import ask_to_revoke, revoke
 from mercato.console.screen import (
     MERCHANTS,
@@ -21,6 +22,7 @@ from mercato.console.screen import (
     Screens,
     Secret,
     Visit,
+    show_once,
 )
 from mercato.console.session import with_stores
 from mercato.features.partners import accounts, credentials, queries
@@ -35,7 +37,7 @@ from mercato.http.operations import Rate
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import Forbidden, NotFound
 from mercato_contract.decoding.decode import page_of, read_cursor
-from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.pages import PAGE
 from mercato_contract.stores import MAX_TOKEN
 from mercato_contract.wire import Wire, redacted
 
@@ -45,10 +47,6 @@ KEYS: Final = "/console/keys"
 BACK: Final = ("Keys", KEYS)
 
 _HOURS: Final = int(OVERLAP / timedelta(hours=1))
-
-
-class KeysQuery(Wire):
-    cursor: Cursor | None = None
 
 
 class NewKeyForm(Wire):
@@ -83,7 +81,7 @@ class Usage(Struct, frozen=True):
 @screens.get("keys", needs=Permission.SEE_KEYS)
 async def show_keys(visit: Visit) -> Page:
     partner, app, now = visit.partner, visit.app, visit.app.clock()
-    query = visit.filters(KeysQuery)
+    query = visit.filters(PageOf)
     async with app.db.read() as tx:
         rows = await queries.list_keys(
             tx,
@@ -93,7 +91,7 @@ async def show_keys(visit: Visit) -> Page:
             limit=PAGE + 1,
         )
         parents = {row.parent_key_id for row in rows if row.parent_key_id is not None}
-        prefixes = await credentials.find_prefixes(tx, parents)
+        prefixes = await queries.find_prefixes(tx, parents)
         secrets = await accounts.list_signing_secrets(tx, partner.id, now=app.clock)
         origins = await list_token_origins(tx, partner.id)
         stored = await app.quota.used(tx, partner.id, now=now)

@@ -1,7 +1,6 @@
 """Orders: the newest first; one of them with what is happening to it, and what can be done."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
@@ -45,7 +44,7 @@ from mercato.features.partners.model import Surface
 from mercato.features.partners.queries import find_names
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.queries import find_name_and_timezone
-from mercato.features.webhooks.operators import count_redeliverable, redeliver_all
+from mercato.features.webhooks.operators import count_redeliverable, redeliver_some
 from mercato.features.webhooks.queries import DeliveryFilter
 from mercato.platform.db.audit import audit
 from mercato.platform.db.engine import Read
@@ -129,8 +128,7 @@ async def list_orders(visit: Visit) -> Page:
 
 @screens.get("orders/{order}")
 async def show_order(visit: Visit) -> Page:
-    row, entries = await _read(visit, visit.ids["order"])
-    visit.check_store(row.store_id, OrderNotFound(row.id))
+    row, entries = await _read(visit)
     recipient = operators.recipient_of(row)
     if visit.is_operator and visit.may(Permission.SEE_CUSTOMERS):
         async with visit.app.db.read() as tx:
@@ -142,7 +140,7 @@ async def show_order(visit: Visit) -> Page:
 @screens.post("orders/{order}/customer", needs=Permission.SEE_CUSTOMERS, audiences=OPERATORS)
 async def show_customer(visit: Visit) -> Page:
     """Show an operator who ordered, which the audit trail records before."""
-    row, entries = await _read(visit, visit.ids["order"])
+    row, entries = await _read(visit)
     async with visit.app.db.write() as tx:
         recipient = await operators.get_recipient(tx, row.id, masked=False)
         await audit(tx, "order", row.id, partner_id=row.partner_id, detail={"customerShown": True})
@@ -159,8 +157,10 @@ async def _page(
 ) -> Page:
     fulfillment = recipient.fulfillment
     async with visit.app.db.read() as tx:
-        store = await _store(tx, row)
+        found = await find_name_and_timezone(tx, row.store_id)
         failed = await _count_failed(tx, visit, row.id)
+        partners = await _partners(tx, visit, row)
+    store = None if found is None else found[0]  # None once it is deleted
     facts = facts_of(row, entries, store=store or "the store", timezone=visit.timezone, now=visit.app.clock())
     say = partial(say_text, timezone=visit.timezone)
     address = fulfillment.address if isinstance(fulfillment, DeliveryFulfillment) else None
@@ -187,7 +187,7 @@ async def _page(
         "note": recipient.note,
         "lines": recipient.cart.line_items,
         "is_masked": is_masked,
-        "partners": await _partners(visit, row),
+        "partners": partners,
         "may_adjust": _may_adjust(visit, row),
         "may_cancel": row.state is OrderState.OPEN,
         "may_resend": failed > 0,
@@ -197,8 +197,7 @@ async def _page(
 
 
 async def _ask_to_cancel(visit: Visit) -> Question:
-    row, _ = await _read(visit, visit.ids["order"])
-    visit.check_store(row.store_id, OrderNotFound(row.id))
+    row, _ = await _read(visit)
     return Question(
         f"Cancel order {number_of(row)}?",
         "The store is asked first if it has accepted the order. It may refuse; then the order goes on. "
@@ -228,8 +227,7 @@ class CancelForm(Wire):
 @screens.post("orders/{order}/cancel", needs=Permission.CHANGE_ORDERS, ask=_ask_to_cancel)
 async def cancel_order(visit: Visit) -> Done:
     form, order_id = visit.fields(CancelForm), visit.ids["order"]
-    row, _ = await _read(visit, order_id)
-    visit.check_store(row.store_id, OrderNotFound(order_id))
+    row, _ = await _read(visit)
     reason = trimmed(form.reason)
     if visit.is_operator:
         await visit.app.orders.cancel(order_id, reason=reason or CANCELLED_BY_OPERATOR)
@@ -271,22 +269,16 @@ async def _cancel_for_customer(visit: Visit, order_id: UUID, reason: str) -> str
 
 @screens.post("orders/{order}/resend", needs=Permission.CHANGE_ORDERS)
 async def resend_webhooks(visit: Visit) -> Done:
-    order_id = visit.ids["order"]
-    row, _ = await _read(visit, order_id)
-    visit.check_store(row.store_id, OrderNotFound(order_id))
-    sent = await _resend(visit, order_id)
-    return Done(f"{count_of(sent, 'webhook')} sent again.", to=f"/console/orders/{order_id}")
+    row, _ = await _read(visit)
+    sent = await _resend(visit, row.id)
+    return Done(f"{count_of(sent, 'webhook')} sent again.", to=f"/console/orders/{row.id}")
 
 
 async def _resend(visit: Visit, order_id: UUID) -> int:
     """Send what failed again, MAX_RESENT of both sides together; return how many."""
     sent = 0
     for criteria in _failed(visit, order_id):
-        async with aclosing(redeliver_all(visit.app.db, criteria, now=visit.app.clock)) as ids:
-            async for _ in ids:
-                sent += 1
-                if sent == MAX_RESENT:
-                    return sent
+        sent += await redeliver_some(visit.app.db, criteria, most=MAX_RESENT - sent, now=visit.app.clock)
     return sent
 
 
@@ -313,12 +305,6 @@ async def _count_failed(tx: Read, visit: Visit, order_id: UUID) -> int:
         count for criteria in _failed(visit, order_id) for count in await count_redeliverable(tx, criteria)
     ]
     return sum(count.count for count in counts)
-
-
-async def _store(tx: Read, row: OrderRow) -> str | None:
-    """Return the name of the order's store, None once it is deleted."""
-    found = await find_name_and_timezone(tx, row.store_id)
-    return None if found is None else found[0]
 
 
 _HANDOVER: Final = {
@@ -382,9 +368,9 @@ def _names(lines: Sequence[CommerceLine]) -> Iterator[tuple[UUID, str]]:
             yield from _names(group.line_items)
 
 
-async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:
-    """Return the order and its timeline as the account sees them. Raises OrderNotFound."""
-    orders = visit.app.orders
+async def _read(visit: Visit) -> tuple[OrderRow, list[TimelineEntry]]:
+    """Return the order of the path and its timeline as the session sees them. Raises OrderNotFound."""
+    orders, order_id = visit.app.orders, visit.ids["order"]
     if visit.is_operator:
         async with visit.app.db.read() as tx:
             return await operators.get_row(tx, order_id)
@@ -394,16 +380,16 @@ async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEn
             row = await orders.get(caller, order_id)
         except OrderNotFound:
             continue
+        visit.check_store(row.store_id, OrderNotFound(order_id))
         entries = (await orders.timeline(caller, order_id)).entries
         return (row, entries) if visit.may(Permission.SEE_CUSTOMERS) else mask_all(row, entries)
     raise OrderNotFound(order_id)
 
 
-async def _partners(visit: Visit, row: OrderRow) -> Mapping[str, tuple[UUID, str]]:
+async def _partners(tx: Read, visit: Visit, row: OrderRow) -> Mapping[str, tuple[UUID, str]]:
     """Return both sides of the order for operators: the id and the name, which is the id of one that is deleted."""
     if not visit.is_operator:
         return {}
     sides = {"Merchant": row.partner_id, "Storefront": row.storefront_id}
-    async with visit.app.db.read() as tx:
-        names = await find_names(tx, sides.values())
+    names = await find_names(tx, sides.values())
     return {side: (its_id, names.get(its_id, str(its_id))) for side, its_id in sides.items()}

@@ -35,6 +35,7 @@ from mercato.console.screen import STOREFRONTS, Page, Screens, Visit
 from mercato.features.sign_in.roles import Permission
 from mercato.features.stores.model import StoreNotFound, StoreRow
 from mercato.http.calls import operation_of
+from mercato_catalog.carts.names import is_listed
 from mercato_catalog.model import CompiledCatalog, CompiledItem
 from mercato_contract.carts import PricedCart, PricedLineItem
 from mercato_contract.clock import new_id
@@ -201,7 +202,7 @@ async def _page(
         return Page("playground.html", "Playground", {"store": None})
     store, catalog = await _store(visit, store_id)
     sold_out = {item_id.int for item_id in store.unavailable_at(visit.app.clock())}
-    items = [key for key, item in catalog.items.items() if _is_sold(catalog, item)]
+    items = [key for key, item in catalog.items.items() if is_listed(item, catalog)]
     chosen = form.item.int if form.item is not None and form.item.int in catalog.items else None
     chosen = next(iter(items), None) if chosen is None else chosen
     shown = items[:MAX_ITEMS]
@@ -257,11 +258,6 @@ async def _store(visit: Visit, store_id: UUID | None) -> tuple[StoreRow, Compile
     if store is None:
         raise missing
     return store, await visit.app.compiled.get(store.catalog_set_id)
-
-
-def _is_sold(catalog: CompiledCatalog, item: CompiledItem) -> bool:
-    """Return whether the item is sold by itself at some time."""
-    return item.price is not None and catalog.reaches[item.reach] != 0
 
 
 def _option(catalog: CompiledCatalog, key: int, *, sold_out: bool) -> ItemOption:

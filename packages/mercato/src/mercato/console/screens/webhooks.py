@@ -1,17 +1,25 @@
 """Webhooks: deliveries to the account, each with its attempts; and the endpoints that they go to."""
 
 from collections.abc import Sequence
-from contextlib import aclosing
 from datetime import timedelta
 from typing import Annotated, Final
-from uuid import UUID
 
 import msgspec
 from msgspec import Meta
 
 from mercato.console.filters import Filters, before_of, order_of, partner_of, read_filters, store_of
 from mercato.console.forms import read_fields
-from mercato.console.screen import EVERYBODY, PARTNERS, Done, Page, Question, Screens, Visit
+from mercato.console.screen import (
+    EVERYBODY,
+    PARTNERS,
+    Done,
+    Page,
+    Question,
+    Screens,
+    Secret,
+    Visit,
+    show_once,
+)
 from mercato.features.partners.credentials import OVERLAP
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.sign_in.roles import Permission
@@ -132,6 +140,7 @@ async def show_delivery(visit: Visit) -> Page:
     sees_all = visit.may(Permission.SEE_KEYS) and not visit.is_operator
     async with visit.app.db.read() as tx:
         place = delivery.store_id and await find_name_and_timezone(tx, delivery.store_id)
+        partner = await operators.find_partner(tx, delivery.delivery_id) if visit.is_operator else None
     values = {
         "delivery": delivery,
         "store_name": place and place[0],
@@ -139,15 +148,9 @@ async def show_delivery(visit: Visit) -> Page:
         # The query may be what grants access, which is the partner's, and of its people for those who see keys.
         "address": delivery.url if sees_all else delivery.url.partition("?")[0],
         "why_not": STORE_CALLS.get(delivery.type),
-        "partner": await _partner(visit) if visit.is_operator else None,
+        "partner": partner,
     }
     return Page("delivery.html", f"Webhook {delivery.delivery_id}", values)
-
-
-async def _partner(visit: Visit) -> tuple[UUID, str | None] | None:
-    """Return the id and the name of the partner that the delivery goes to."""
-    async with visit.app.db.read() as tx:
-        return await operators.find_partner(tx, visit.ids["delivery"])
 
 
 @screens.post("webhooks/{delivery}/resend", needs=Permission.CHANGE_ORDERS)
@@ -172,13 +175,7 @@ async def resend_failed(visit: Visit) -> Done:
         criteria = await _criteria(tx, visit, filters)
     filters.check()
     criteria = msgspec.structs.replace(criteria, status=DeliveryStatus.FAILED)
-    sent = 0
-    found = operators.redeliver_all(visit.app.db, criteria, now=visit.app.clock)
-    async with aclosing(found) as ids:
-        async for _ in ids:
-            sent += 1
-            if sent == MAX_RESENT:
-                break
+    sent = await operators.redeliver_some(visit.app.db, criteria, most=MAX_RESENT, now=visit.app.clock)
     more = " Press the button again for more." if sent == MAX_RESENT else ""
     why = await _why_none(visit, criteria) if sent == 0 else ""
     return Done(
@@ -451,10 +448,4 @@ def _list_of(caller: Caller) -> str:
 
 
 def _shown(title: str, secret: str, note: str) -> Page:
-    shown = {
-        "name": "Signing secret",
-        "text": secret,
-        "notes": (note,),
-        "back": ("Webhook endpoints", ENDPOINTS),
-    }
-    return Page("shown_once.html", title, {"secret": shown})
+    return show_once(title, Secret("Signing secret", secret, (note,), ("Webhook endpoints", ENDPOINTS)))

@@ -1,6 +1,5 @@
 """API keys: create, find, roll and revoke, with the keys that descend from them."""
 
-from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -216,12 +215,6 @@ async def lock_parent(tx: Write, key_id: UUID, *, now: datetime) -> ApiKey | Non
     """Return the key if it is active, and lock it against revocation until the transaction ends."""
     row = await tx.first(select(api_keys).where(api_keys.c.id == key_id, is_active(now)).with_for_update())
     return None if row is None else key_of(row)
-
-
-async def find_prefixes(tx: Read, key_ids: Collection[UUID]) -> dict[UUID, str]:
-    """Return the prefixes of the keys that exist."""
-    found = select(api_keys.c.id, api_keys.c.prefix).where(api_keys.c.id.in_(key_ids))
-    return {row.id: row.prefix for row in await tx.all(found)}
 
 
 async def list_descendants(tx: Read, key: ApiKey, *, now: datetime) -> list[ApiKey]:

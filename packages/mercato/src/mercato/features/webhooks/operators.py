@@ -1,6 +1,7 @@
 """Deliveries of all partners, for operators: listed, counted, shown masked, and redelivered."""
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -194,6 +195,15 @@ async def redeliver_all(db: Database, criteria: DeliveryFilter, *, now: Clock) -
         if len(ids) < _PAGE:
             return
         before = ids[-1]
+
+
+async def redeliver_some(db: Database, criteria: DeliveryFilter, *, most: int, now: Clock) -> int:
+    """Redeliver the newest as `redeliver_all` does, and stop after `most`. Return how many."""
+    sent = 0
+    async with aclosing(redeliver_all(db, criteria, now=now)) as ids:
+        while sent < most and await anext(ids, None) is not None:
+            sent += 1
+    return sent
 
 
 async def redeliver_any(tx: Write, delivery_id: UUID, *, now: datetime) -> bool:

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from mercato.console.filters import PageOf
 from mercato.console.revocation import ask_to_revoke, revoke
 from mercato.console.screen import OPERATORS, Done, Page, Question, Screens, Visit
 from mercato.features import offboarding
@@ -16,7 +17,7 @@ from mercato.features.stores.operators import StoreFilter, list_stores
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import Conflict, NotFound
 from mercato_contract.decoding.decode import page_of, read_cursor
-from mercato_contract.pages import PAGE, Cursor
+from mercato_contract.pages import PAGE
 from mercato_contract.texts import count_of
 from mercato_contract.wire import Wire
 from mercato_outbound.guard import origin_of
@@ -31,12 +32,6 @@ SHOWN: Final = 10
 """Stores and orders of a partner that its page shows, the newest."""
 
 PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
-
-
-class PartnersQuery(Wire):
-    """The page of the list."""
-
-    cursor: Cursor | None = None
 
 
 class NewPartnerForm(Wire):
@@ -61,7 +56,7 @@ class LimitsForm(Wire):
 
 @screens.get("partners")
 async def list_partners(visit: Visit) -> Page:
-    query = visit.filters(PartnersQuery)
+    query = visit.filters(PageOf)
     async with visit.app.db.read() as tx:
         rows = await queries.list_newest_partners(tx, before=read_cursor(query.cursor), limit=PAGE + 1)
     page, cursor = page_of(rows, PAGE, lambda row: row.id)
