@@ -40,7 +40,6 @@ HARMLESS = {
     "cli.partners.Deletion.keys": "how many there are",
     "platform.gazetteer.Header.keys": "of the index of places: how many there are",
     "features.offboarding.Holdings.keys": "the same",
-    "cli.partners.PartnerEntry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",
     "features.sign_in.sign_on._Known.keys": "public keys",
     "features.sign_in.sign_on._KeySet.keys": "public keys",

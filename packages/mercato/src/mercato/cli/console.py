@@ -16,10 +16,10 @@ from mercato.platform.telemetry.context import current_context
 from mercato.settings import Settings
 from mercato_contract import clock
 from mercato_contract.texts import count_of
-from mercato_contract.wire import Instant, Wire, redacted, rfc3339
+from mercato_contract.wire import Instant, Wire, instant, redacted, rfc3339
 from mercato_tools.cli import UnusableError
 from mercato_tools.cli.options import DataDir, Json, group
-from mercato_tools.cli.output import note, print_json, say, view
+from mercato_tools.cli.output import note, print_json, say
 
 console = group("console", "The console: sign in, invite people, end sessions.")
 
@@ -35,13 +35,6 @@ class Link(Wire):
     expires_at: Instant
     partner_id: UUID | None
     read_only: bool
-
-
-class Ended(Wire):
-    """How many sessions ended."""
-
-    partner_id: UUID | None
-    ended: int
 
 
 @console.command
@@ -105,7 +98,7 @@ async def end_sessions(
         partner_id = await find_partner_id(tx, partner)
         ended = await sessions.end_all_sessions(tx, partner_id, now=clock.now())
     if json:
-        print_json(Ended(partner_id=partner_id, ended=ended))
+        print_json({"partnerId": partner_id, "ended": ended})
         return
     note(f"{count_of(ended, 'session')} ended.")
 
@@ -119,23 +112,6 @@ class Invitation(Wire):
     partner_id: UUID | None
     name: str
     role: Role
-
-
-class PersonEntry(Wire):
-    """A person of an account; without `joinedAt` they haven't accepted their invitation."""
-
-    person_id: UUID
-    name: str
-    role: Role
-    joined_at: Instant | None
-    used_at: Instant | None
-
-
-class People(Wire):
-    """The people of an account."""
-
-    partner_id: UUID | None
-    people: list[PersonEntry]
 
 
 @console.command
@@ -201,16 +177,16 @@ async def list_people(
         found = await people.list_people(tx, partner_id)
     if json:
         entries = [
-            view(
-                PersonEntry,
-                person,
-                person_id=person.person.id,
-                name=person.person.name,
-                role=person.person.role,
-            )
+            {
+                "personId": person.person.id,
+                "name": person.person.name,
+                "role": person.person.role,
+                "joinedAt": instant(person.joined_at),
+                "usedAt": instant(person.used_at),
+            }
             for person in found
         ]
-        print_json(People(partner_id=partner_id, people=entries))
+        print_json({"partnerId": partner_id, "people": entries})
         return
     rows = [
         (person.person.name, person.person.role.words, person.joined_at, person.used_at) for person in found

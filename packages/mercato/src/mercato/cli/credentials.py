@@ -1,7 +1,7 @@
 """`mercato key` and `secret`: API keys, and secrets that sign webhooks."""
 
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from mercato.cli.options import MAX_LISTED, After, Duration, KeyName, OnlyPartner, PartnerName
@@ -9,6 +9,7 @@ from mercato.cli.output import (
     Column,
     OutFile,
     SecretFile,
+    members_of,
     print_from_first,
     print_objects,
     print_table,
@@ -43,39 +44,6 @@ class CreatedKey(Wire):
     key: str
     expires_at: Instant | None
     agent_id: UUID | None
-
-
-class KeyEntry(Wire):
-    """A key in a list. It was made in a console session of its parent, if it has one."""
-
-    key_id: UUID
-    partner_id: UUID
-    parent_key_id: UUID | None
-    agent_id: UUID | None
-    surface: Surface
-    prefix: str
-    state: KeyState
-    description: str | None
-    created_at: Instant | None
-    expires_at: Instant | None
-    revoked_at: Instant | None
-    last_used_at: Instant | None
-
-
-class Revoked(KeyEntry):
-    """A revoked key, and the keys that descend from it: those that were active before, with their present state.
-
-    `people` are the names of those who were invited in the console sessions of these keys.
-    """
-
-    descendants: list[KeyEntry]
-    people: list[str]
-
-
-class ListedKey(KeyEntry):
-    """A key in a list, with the name of its partner."""
-
-    partner_name: str | None
 
 
 def _state(api_key: ApiKey) -> KeyState:
@@ -177,7 +145,7 @@ async def list_keys(
         found,
         COLUMNS | {"Partner": lambda api_key: names.get(api_key.partner_id, api_key.partner_id)},
         as_json=json,
-        entry=lambda api_key: _listed(api_key, names.get(api_key.partner_id)),
+        entry=lambda api_key: _entry(api_key, partner_name=names.get(api_key.partner_id)),
         empty="No keys. Create one with: mercato key create",
         cut=("Partner", "Description"),
     )
@@ -239,8 +207,7 @@ async def revoke(
         ended_agents = [await credentials.get_key(tx, str(api_key.id)) for api_key in ended_agents]
     if json:
         entries = [_entry(api_key) for api_key in (*ended_agents, *found)]
-        names = [invitee.name for invitee in invited]
-        print_json(view(Revoked, old, key_id=old.id, state=_state(old), descendants=entries, people=names))
+        print_json(_entry(old, descendants=entries, people=[invitee.name for invitee in invited]))
         return
     note(f"The key {old.prefix} {'is revoked' if revoked else 'was revoked already'}.")
     if ended_agents:
@@ -290,13 +257,10 @@ def _show(
     )
 
 
-def _listed(api_key: ApiKey, partner_name: str | None) -> ListedKey:
-    state = _state(api_key)
-    return view(ListedKey, api_key, key_id=api_key.id, state=state, partner_name=partner_name)
-
-
-def _entry(api_key: ApiKey) -> KeyEntry:
-    return view(KeyEntry, api_key, key_id=api_key.id, state=_state(api_key))
+def _entry(api_key: ApiKey, **others: Any) -> dict[str, Any]:
+    """Return a key with its present state as JSON."""
+    own = members_of(api_key, without=("id", "latest_expiry"), state=_state(api_key), **others)
+    return {"keyId": api_key.id} | own
 
 
 BATCH: Final = 100

@@ -4,14 +4,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-from msgspec import UNSET, UnsetType
-
 from mercato.cli.failures import DIFFERS_ADVICE
 from mercato.cli.session import opened
 from mercato.features.doctor import Check, Remedy, State, checks
 from mercato.settings import Settings, load
 from mercato_contract import clock
-from mercato_contract.wire import Wire
 from mercato_tools.cli import FAILED, UNUSABLE
 from mercato_tools.cli.failures import explain
 from mercato_tools.cli.options import DataDir, Json
@@ -36,15 +33,6 @@ _REMEDIES: Final = {
 }
 
 
-class CheckResult(Wire):
-    """A check for programs."""
-
-    name: str
-    state: State
-    said: str
-    advice: str | UnsetType
-
-
 _CODES: Final = {State.OK: 0, State.NOTE: 0, State.WRONG: FAILED, State.UNUSABLE: UNUSABLE}
 
 
@@ -57,7 +45,9 @@ async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
     code = max(_CODES[check.state] for check in found)
     if json:
         results = [
-            CheckResult(check.name, check.state, check.message, _advice(check) or UNSET) for check in found
+            {"name": check.name, "state": check.state, "said": check.message}
+            | ({"advice": advice} if (advice := _advice(check)) else {})
+            for check in found
         ]
         print_json({"ok": code == 0, "checks": results})
         return code

@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from mercato.cli.options import MAX_LISTED, After, PartnerName, WebhookOrigin, WebhookToken
-from mercato.cli.output import Column, OutFile, print_facts, print_from_first, secret_file
+from mercato.cli.output import Column, OutFile, members_of, print_facts, print_from_first, secret_file
 from mercato.cli.session import opened
 from mercato.features import offboarding
 from mercato.features.partners import accounts, queries
@@ -17,11 +17,11 @@ from mercato.features.stores.queries import list_webhook_urls
 from mercato.features.webhooks.outbox import change_event_url
 from mercato.services import Core
 from mercato_contract import clock
-from mercato_contract.wire import Instant, Wire, redacted
+from mercato_contract.wire import Wire, redacted
 from mercato_outbound.guard import AddressPolicy, call_fault
 from mercato_tools.cli import UnusableError
 from mercato_tools.cli.options import DataDir, Json, group
-from mercato_tools.cli.output import note, print_json, view
+from mercato_tools.cli.output import note, print_json
 
 partner = group("partner", "Partners: organisations that use the network.")
 
@@ -36,34 +36,6 @@ class Credentials(Wire, kw_only=True):
     marketfront_key: str | UnsetType = UNSET
     marketfront_key_id: UUID | UnsetType = UNSET
     signing_secret: str
-
-
-class PartnerEntry(Wire):
-    """A partner in a list."""
-
-    partner_id: UUID
-    name: str
-    kind: PartnerKind
-    limits: Limits
-    has_webhook_token: bool
-    event_url: str | None
-    created_at: Instant | None
-    suspended_at: Instant | None
-
-
-class Deletion(Wire):
-    """What a deletion removes, and how many orders stay."""
-
-    done: bool
-    partner_id: UUID
-    name: str
-    keys: int
-    stores: int
-    onboardings: int
-    deliveries: int
-    pending_deliveries: int
-    orders_kept: int
-    open_orders: int
 
 
 def _own_limits(account: Partner) -> str:
@@ -149,7 +121,7 @@ async def list_(*, after: After = None, json: Json = False, data_dir: DataDir = 
         found,
         COLUMNS,
         as_json=json,
-        entry=lambda account: view(PartnerEntry, account, partner_id=account.id),
+        entry=lambda account: {"partnerId": account.id} | members_of(account, without=("id",)),
         empty="No partners. Create one with: mercato partner create",
     )
 
@@ -269,8 +241,8 @@ async def delete(
         if yes:
             await offboarding.delete(core.db, found.id, now=clock.now)
     if json:
-        facts: dict[str, Any] = {"partner_id": found.id, "name": found.name, "orders_kept": holdings.orders}
-        print_json(view(Deletion, holdings, done=yes, **facts))
+        facts = {"done": yes, "partnerId": found.id, "name": found.name}
+        print_json(facts | members_of(holdings, without=("orders",), orders_kept=holdings.orders))
     else:
         note(f"{found.name} is deleted." if yes else "Nothing was deleted. Do it with --yes")
 
