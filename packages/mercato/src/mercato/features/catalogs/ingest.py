@@ -8,6 +8,7 @@ from uuid import UUID
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from mercato.features.catalogs import queries, uploads
 from mercato.features.catalogs.builder import BUILD_SECONDS, Builder, BuildOverrunError
@@ -82,17 +83,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
 
 async def accept(tx: Write, new: NewRun, *, now: datetime) -> Run:
     """Insert a run and its job in the caller's transaction."""
-    run = Run(
-        id=new.id,
-        owner=new.owner,
-        notified=new.notified,
-        callback_url=new.callback_url,
-        status=RunStatus.QUEUED,
-        traceparent=new.traceparent,
-        created_at=now,
-        updated_at=now,
-        activate_at=new.activate_at,
-    )
+    run = Run(**asdict(new), status=RunStatus.QUEUED, created_at=now, updated_at=now)
     await queries.insert_run(tx, run)
     job, owner = IngestJob(run_id=run.id), run.owner
     await enqueue(

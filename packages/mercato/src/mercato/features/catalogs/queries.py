@@ -328,19 +328,15 @@ async def prune_runs(tx: Write, *, before: datetime, limit: int) -> int:
 
 
 def _run(row: Row[Any]) -> Run:
+    members = {name: getattr(row, name) for name in Run.__struct_fields__ if name != "owner"}
     return Run(
-        id=row.id,
-        owner=Owner(id=row.owner_id, store_id=row.store_id, partner_id=row.partner_id),
-        notified=row.notified,
-        callback_url=row.callback_url,
-        status=RunStatus(row.status),
-        errors=_faults.decode(row.errors),
-        warnings=_warnings.decode(row.warnings),
-        set_id=row.set_id,
-        traceparent=row.traceparent,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        activate_at=row.activate_at,
+        **members
+        | {
+            "owner": Owner(id=row.owner_id, store_id=row.store_id, partner_id=row.partner_id),
+            "status": RunStatus(row.status),
+            "errors": _faults.decode(row.errors),
+            "warnings": _warnings.decode(row.warnings),
+        }
     )
 
 

@@ -174,6 +174,9 @@ async def check_store(tx: Read, store_id: UUID, partner_id: UUID, surface: Surfa
 # --- what it says -----------------------------------------------------------------------------------------
 
 
+_AMOUNTS: Final = ("gross", "promotions", "adjustments", "refunds", "net", "fees", "taxes", "tips", "total")
+
+
 @dataclass(slots=True)
 class Sales:
     """Amounts in minor units of one currency, which can be added up."""
@@ -223,17 +226,7 @@ class Sales:
 
     def texts(self, currency: str) -> dict[str, str]:
         """Return the amounts as decimals, by their names in Python."""
-        return {
-            "gross": to_text(self.gross, currency),
-            "promotions": to_text(self.promotions, currency),
-            "adjustments": to_text(self.adjustments, currency),
-            "refunds": to_text(self.refunds, currency),
-            "net": to_text(self.net, currency),
-            "fees": to_text(self.fees, currency),
-            "taxes": to_text(self.taxes, currency),
-            "tips": to_text(self.tips, currency),
-            "total": to_text(self.total, currency),
-        }
+        return {name: to_text(getattr(self, name), currency) for name in _AMOUNTS}
 
 
 @dataclass(slots=True)

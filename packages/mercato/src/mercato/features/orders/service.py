@@ -66,6 +66,9 @@ from mercato_contract.pages import parse_cursor
 from mercato_contract.refusals import Problem
 from mercato_contract.wire import as_json, parse_instant, redacted, rfc3339
 
+_PROGRESS: Final = tuple(name for name in Progress.__struct_fields__ if name != "is_erased")
+"""The columns of an order that say how far it is."""
+
 MAX_ENTRIES: Final = 500
 """Entries of one timeline, the oldest first. Only the merchant's updates have no limit of their own."""
 
@@ -319,16 +322,8 @@ def _status_of(row: OrderRow) -> OrderStatusResponse:
 
 
 def _progress(row: OrderRow) -> Progress:
-    return Progress(
-        state=row.state,
-        status=row.status,
-        estimated_ready_at=row.estimated_ready_at,
-        estimated_delivery_at=row.estimated_delivery_at,
-        courier=row.courier,
-        cancel_reason=row.cancel_reason,
-        partner_order_id=row.partner_order_id,
-        is_erased=row.client_context is None,
-    )
+    members = {name: getattr(row, name) for name in _PROGRESS}
+    return Progress(**members, is_erased=row.client_context is None)
 
 
 def _attempt_entry(attempt: OrderAttempt, reader: Surface | None) -> TimelineEntry:

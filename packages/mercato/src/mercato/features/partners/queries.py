@@ -444,16 +444,8 @@ def _json(limits: Limits) -> str:
 
 
 def _partner(row: Row[Any]) -> Partner:
-    return Partner(
-        id=row.id,
-        name=row.name,
-        kind=PartnerKind(row.kind),
-        limits=msgspec.json.decode(row.limits, type=Limits),
-        has_webhook_token=row.has_webhook_token,
-        event_url=row.event_url,
-        created_at=row.created_at,
-        suspended_at=row.suspended_at,
-    )
+    limits = msgspec.json.decode(row.limits, type=Limits)
+    return Partner(**row._asdict() | {"kind": PartnerKind(row.kind), "limits": limits})
 
 
 def agent_of(row: Row[Any], prefix: str = "") -> Agent:

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from time import monotonic
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from msgspec import Struct
@@ -188,18 +188,8 @@ async def list_own_requests(db: Database, caller: Caller, query: RefusedRequestQ
 
 def entry_of(refusal: Refusal) -> RefusedRequest:
     """Return a refused request as it is listed."""
-    return RefusedRequest(
-        request_id=refusal.request_id,
-        at=rfc3339(refusal.at),
-        operation=refusal.operation,
-        method=refusal.method,
-        path=refusal.path,
-        status=refusal.status,
-        error_code=refusal.error_code,
-        errors=list(refusal.errors),
-        key_id=refusal.key_id,
-        milliseconds=refusal.milliseconds,
-    )
+    members: dict[str, Any] = {name: getattr(refusal, name) for name in RefusedRequest.__struct_fields__}
+    return RefusedRequest(**members | {"at": rfc3339(refusal.at), "errors": list(refusal.errors)})
 
 
 def _bounded(text: str, length: int = MAX_TEXT) -> str:

@@ -6,7 +6,7 @@ up again, by any manager of the partner. The onboarding that is made of it delet
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -203,13 +203,6 @@ async def _update(tx: Write, registration_id: UUID, values: Mapping[str, object]
     await tx.execute(update(registrations).where(registrations.c.id == registration_id).values(dict(values)))
 
 
-def _registration(row: Row[tuple[object, ...]]) -> Registration:
-    return Registration(
-        id=row.id,
-        partner_id=row.partner_id,
-        steps=_steps.decode(row.steps),
-        menu=None if row.menu is None else _menu.decode(row.menu),
-        onboarding_id=row.onboarding_id,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
+def _registration(row: Row[Any]) -> Registration:
+    menu = None if row.menu is None else _menu.decode(row.menu)
+    return Registration(**row._asdict() | {"steps": _steps.decode(row.steps), "menu": menu})
