@@ -97,11 +97,13 @@ def document(
         "servers": [{"url": public_url or "/"}],
         "tags": [{"name": tag, "description": words} for tag, words in TAGS.items()],
         "paths": paths,
-        "webhooks": _webhooks(),
+        "webhooks": {event.name: {"post": _webhook(event)} for event in EVENTS},
         "components": {
             "schemas": schemas,
             "responses": dict(sorted(shared.items())),
-            "headers": _header_definitions(),
+            "headers": {
+                name: {"description": words, "schema": schema} for name, (words, schema) in RESPONSE.items()
+            },
             "securitySchemes": {
                 "commerceKey": {"type": "http", "scheme": "bearer", "description": "A Commerce API key."},
                 "marketfrontToken": {
@@ -148,7 +150,10 @@ def _operation(operation: Operation, schemas: dict[str, Any], shared: dict[str, 
         "parameters": [*_path_parameters(operation), *_query_parameters(operation, schemas)],
         "responses": _responses(operation, shared),
     }
-    out["parameters"] += [_header_parameter(name) for name in operation.request_headers]
+    out["parameters"] += [
+        {"name": name, "in": "header", "required": False} | REQUEST[name]
+        for name in operation.request_headers
+    ]
     if operation.takes is not None:
         out["requestBody"] = {
             "required": not operation.body_optional,
@@ -265,11 +270,6 @@ def _refusal_content(operation: Operation) -> dict[str, Any]:
     if operation.refusals.media_type == PROBLEM_DETAILS.media_type:
         content["text/markdown"] = {"schema": schema_of(str)}
     return content
-
-
-def _webhooks() -> dict[str, Any]:
-    """Return the `webhooks` of the document."""
-    return {event.name: {"post": _webhook(event)} for event in EVENTS}
 
 
 def _webhook(event: Event) -> dict[str, Any]:
@@ -415,16 +415,6 @@ _UNCOUNTED: Final = frozenset({errors.Unauthenticated.status, errors.Forbidden.s
 
 _PINNED: Final = frozenset({400, 409, 422})
 """Statuses of refusals that are stored under an Idempotency-Key."""
-
-
-def _header_parameter(name: str) -> dict[str, Any]:
-    """Return a request header as a parameter."""
-    return {"name": name, "in": "header", "required": False} | REQUEST[name]
-
-
-def _header_definitions() -> dict[str, Any]:
-    """Return every header of answers by its name."""
-    return {name: {"description": words, "schema": schema} for name, (words, schema) in RESPONSE.items()}
 
 
 def _answer_headers(operation: Operation, *, bodiless: bool = False) -> dict[str, Any]:
