@@ -24,7 +24,7 @@ from mercato.features.orders import operators
 from mercato.features.orders.board import short_number
 from mercato.features.orders.cancellation_calls import is_store_called
 from mercato.features.orders.errors import OrderNotFound
-from mercato.features.orders.history import note_of, title_of
+from mercato.features.orders.history import ADJUSTMENTS, note_of, title_of
 from mercato.features.orders.idempotency import RefusedOrder, UnansweredOrder
 from mercato.features.orders.lifecycle import CANCELLED_BY_OPERATOR
 from mercato.features.orders.operators import OrderRecipient, OrderView
@@ -53,7 +53,6 @@ from mercato_contract.decoding.decode import page_of
 from mercato_contract.events import EventType
 from mercato_contract.money import to_text
 from mercato_contract.orders import (
-    AdjustmentType,
     CancelOrderRequest,
     OrderState,
     OrderStatusUpdate,
@@ -327,12 +326,6 @@ def _one_line(address: DeliveryAddress) -> str:
 
 _TOTALS: Final = ("Total", "Total after adjustments")
 
-_ADJUSTMENTS: Final = {
-    AdjustmentType.REFUND: "Refund",
-    AdjustmentType.FEE: "Fee",
-    AdjustmentType.SUBSTITUTION: "Substitution",
-}
-
 
 def _amounts(row: OrderRow) -> Iterator[tuple[str, str, bool]]:
     """Yield what the totals are made of: a name, a decimal, and whether it is a part of the amount before it."""
@@ -351,7 +344,7 @@ def _amounts(row: OrderRow) -> Iterator[tuple[str, str, bool]]:
             yield part.description, part.amount, True
     yield _TOTALS[0], amounts.total, False
     for one in row.adjustments or ():
-        yield _ADJUSTMENTS[one.type], to_text(one.difference, row.currency), False
+        yield ADJUSTMENTS[one.type], to_text(one.difference, row.currency), False
         if one.line_item_ids:
             yield ", ".join(names[id_] for id_ in one.line_item_ids), "", True
         if one.reason is not None:

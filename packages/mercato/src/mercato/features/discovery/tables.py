@@ -109,9 +109,6 @@ WORDS_DDL: Final = {
 WORDS_COLUMN: Final = {"sqlite": ("store_words", "words"), "postgresql": ("store_search", "words")}
 """The table and the column of the full-text index."""
 
-WORDS_OBJECTS: Final = ("store_words", "words", "ix_store_search_words")
-"""Names, or beginnings of names, that a comparison with the metadata skips: FTS5 has tables of its own."""
-
 store_words = table("store_words", column("rowid", BigInteger), column("words", Text))
 """SQLite's virtual table."""
 

@@ -41,7 +41,7 @@ _TITLES: Final = {
     "cancellation.unanswered": "The store never answered the request to cancel it",
 }
 
-_ADJUSTMENTS: Final = {
+ADJUSTMENTS: Final = {
     AdjustmentType.REFUND: "Refund",
     AdjustmentType.FEE: "Fee",
     AdjustmentType.SUBSTITUTION: "Substitution",
@@ -72,7 +72,7 @@ def title_of(entry: TimelineEntry) -> str:
         case "cancellation.refused" if entry.actor == Actor.SERVICE:
             return "Its cancellation was refused"
         case "adjusted":
-            return _ADJUSTMENTS.get(detail["adjustment"], "Adjustment")
+            return ADJUSTMENTS.get(detail["adjustment"], "Adjustment")
     return _TITLES.get(entry.type, entry.type.replace(".", " ").capitalize())
 
 
