@@ -19,7 +19,7 @@ from mercato.features.orders.sentences import facts_of, number_of, sentence_of
 from mercato.features.orders.service import list_timeline
 from mercato.features.quotes.approvals import Approval, PageRequest
 from mercato.features.quotes.model import QuoteState
-from mercato.features.quotes.rules import differences
+from mercato.features.quotes.rules import EXTRAS, differences
 from mercato.http.operations import Answer, Call, ReadBody
 from mercato.services import Services
 from mercato_contract.orders import OrderState
@@ -36,9 +36,6 @@ from mercato_contract.refusals import Problem
 from mercato_contract.wire import Wire
 
 PLACE: Final = "place"
-
-_KINDS: Final = ("Fees", "Promotions", "Taxes", "Adjustments", "Tip")
-"""The amounts beside the items, by the names of their members."""
 
 _ZERO: Final = frozenset("-0.")
 
@@ -157,7 +154,7 @@ def _shown(
 
 def _rows(amounts: Amounts) -> Iterator[_Row]:
     yield _Row("Items", amounts.sub_total)
-    for name in _KINDS:
+    for name in EXTRAS:
         member = name.lower()
         amount: str = getattr(amounts, member)
         details: Sequence[AmountDetail] = getattr(amounts, f"{member}_description")

@@ -1,7 +1,7 @@
 """Forms and queries to structs: percent-encoded ones, and `multipart/form-data` for a form with a file."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
@@ -10,6 +10,7 @@ from msgspec import Struct
 from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
 from mercato.console.times import UTC, read_field
+from mercato.http.operations import Upload
 from mercato_contract.decoding import QueryDecoder
 from mercato_contract.refusals import InvalidRequest
 from mercato_outbound.document import Document
@@ -21,9 +22,6 @@ MAX_FIELDS: Final = 100
 
 MAX_FORM: Final = 32 * 1024
 """Bytes of a form, where its screen needs no more, and of every form without a session."""
-
-Receive = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
-"""Reads a request's body and passes each chunk to the function."""
 
 _NOT_ESCAPED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
@@ -89,7 +87,7 @@ class Part(Struct, frozen=True):
 
 @asynccontextmanager
 async def receive_parts(
-    content_type: bytes, receive: Receive, new_document: Callable[[], Document]
+    content_type: bytes, receive: Upload, new_document: Callable[[], Document]
 ) -> AsyncIterator[Mapping[str, Part]]:
     """Read a form with large files as it arrives, and close its documents at the end of the block.
 

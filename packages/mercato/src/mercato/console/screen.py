@@ -16,7 +16,6 @@ from msgspec import Struct
 from mercato.console.forms import (
     MAX_FORM,
     Part,
-    Receive,
     decode_fields,
     read_fields,
     read_query,
@@ -28,6 +27,7 @@ from mercato.features.sign_in.model import Session
 from mercato.features.sign_in.roles import Permission
 from mercato.http.browsers import MULTIPART
 from mercato.http.head import Head
+from mercato.http.operations import Upload
 from mercato.platform.telemetry.context import WorkContext
 from mercato.services import Services
 from mercato_contract.refusals import Problem
@@ -220,7 +220,7 @@ class Visit:
     form: bytes
     timezone: str
     """The one that this browser is shown times in, and sends them in."""
-    receive: Receive | None = None
+    receive: Upload | None = None
     """Reads the form of a screen that has a `max_upload`, as it arrives."""
 
     @property

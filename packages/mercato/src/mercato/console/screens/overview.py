@@ -28,7 +28,7 @@ from mercato.features.orders.operators import MAX_COUNTED as MAX_HOUR
 from mercato.features.orders.reports import Days, day_of
 from mercato.features.orders.summaries import MAX_SUMMED
 from mercato.features.partners.model import Surface
-from mercato.features.requests.queries import Filter, count_by_code
+from mercato.features.requests.queries import TITLES, Filter, count_by_code
 from mercato.features.stores import operators as stores
 from mercato.features.stores.operators import CallFailures, StoreFilter, StoreSummary
 from mercato.features.stores.registrations import list_registrations
@@ -38,13 +38,10 @@ from mercato.features.webhooks.queries import DeliveryFilter, DeliveryRow
 from mercato.platform.db.engine import Read
 from mercato_contract.clock import zone
 from mercato_contract.orders import OrderState
-from mercato_contract.problems import PROBLEMS
 from mercato_contract.stores import StoreStatusValue
 from mercato_contract.webhooks import DeliveryStatus
 
 screens: Final = Screens(PARTNERS)
-
-_TITLES: Final = {kind.code: kind.title for kind in PROBLEMS.values()}
 
 RECENT: Final = timedelta(days=1)
 SHOWN: Final = 10
@@ -144,7 +141,7 @@ async def _refusals(
     for surface in visit.surfaces:
         wanted = Filter(caller=visit.caller(surface), store_id=visit.store_id, since=since)
         for code, count in await count_by_code(tx, wanted, limit=MAX_COUNTED):
-            yield surface, code, _TITLES.get(code), count
+            yield surface, code, TITLES.get(code), count
 
 
 async def _catalogs_and_stores(tx: Read, visit: Visit, since: datetime) -> dict[str, Any]:

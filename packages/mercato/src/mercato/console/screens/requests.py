@@ -9,20 +9,18 @@ from mercato.console.filters import Filters, before_of, partner_of, read_filters
 from mercato.console.screen import EVERYBODY, Page, Screens, Visit
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.queries import find_key, find_names
-from mercato.features.requests.queries import Filter, Refusal, find_refused, list_refused
+from mercato.features.requests.queries import TITLES, Filter, Refusal, find_refused, list_refused
 from mercato.features.sign_in.roles import Permission
 from mercato.platform.db.engine import Read
 from mercato.platform.errors import NotFound
 from mercato_contract.decoding.decode import page_of
 from mercato_contract.member_hints import UNKNOWN_MEMBER
 from mercato_contract.pages import PAGE, Cursor
-from mercato_contract.problems import PROBLEMS
 from mercato_contract.wire import Instant, Wire, parse_instant, parse_uuid, validator
 
 screens: Final = Screens(EVERYBODY)
 
-_TITLES: Final = {kind.code: kind.title for kind in PROBLEMS.values()}
-_CODES: Final = _TITLES | {UNKNOWN_MEMBER: "Accepted, but some members of the body are unknown"}
+_CODES: Final = TITLES | {UNKNOWN_MEMBER: "Accepted, but some members of the body are unknown"}
 
 
 def _code_fault(text: str) -> str | None:
@@ -65,7 +63,7 @@ async def show_request(visit: Visit) -> Page:
     values = {
         "request": found,
         "meaning": _CODES.get(found.error_code),
-        "codes": _TITLES,
+        "codes": TITLES,
         "key": key,
         "names": names,
         "order_id": _order_id(found.path),

@@ -28,7 +28,7 @@ ACCEPTED_BY_HAND: Final = "ACCEPTED_BY_HAND"
 CLOSES_SOON: Final = "CLOSES_SOON"
 APPROVAL_REQUIRED: Final = "APPROVAL_REQUIRED"
 
-_EXTRAS: Final = ("Fees", "Promotions", "Taxes", "Adjustments", "Tip")
+EXTRAS: Final = ("Fees", "Promotions", "Taxes", "Adjustments", "Tip")
 """The amounts beside the lines, by the names of their members."""
 
 SOON: Final = timedelta(minutes=30)
@@ -123,7 +123,7 @@ def _costs(order: CheckedOrder) -> dict[tuple[int, str], str]:
     amounts = order.amounts
     assert not isinstance(amounts, UnsetType), "an order without errors has a price"
     named = [("Total", f"{amounts.total} {amounts.currency}")]
-    named += [(name, getattr(amounts, name.lower())) for name in _EXTRAS]
+    named += [(name, getattr(amounts, name.lower())) for name in EXTRAS]
     named += [
         (line.name or "An item without a name", line.amounts.total)
         for line in order.cart.line_items

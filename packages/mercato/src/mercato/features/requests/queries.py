@@ -25,8 +25,8 @@ MAX_SEARCHED: Final = 1_000
 
 Errors = tuple[OrderError, ...]
 
-_TITLES: Final = {kind.code: kind.title for kind in PROBLEMS.values()}
-_OWN_WORDS: Final = frozenset(_TITLES.values())
+TITLES: Final = {kind.code: kind.title for kind in PROBLEMS.values()}
+_OWN_WORDS: Final = frozenset(TITLES.values())
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
@@ -186,4 +186,4 @@ def _masked(refusal: Refusal) -> Refusal:
 
 def public_code(code: str) -> str:
     """Return the code, or OTHER if a store made it up: it may say anything."""
-    return code if code in _TITLES or code == UNKNOWN_MEMBER else OTHER
+    return code if code in TITLES or code == UNKNOWN_MEMBER else OTHER

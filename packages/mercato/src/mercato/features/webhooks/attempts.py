@@ -27,11 +27,11 @@ from sqlalchemy import (
     update,
 )
 
-from mercato.features.events.tables import events
+from mercato.features.events.tables import events, orders
 from mercato.features.partners.model import Surface
 from mercato.features.partners.tables import webhook_endpoints
 from mercato.features.webhooks.model import KIND, CallResult, DeliverJob, Delivery
-from mercato.features.webhooks.tables import deliveries, delivery_attempts, failing_endpoints, orders
+from mercato.features.webhooks.tables import deliveries, delivery_attempts, failing_endpoints
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
 from mercato.platform.db.types import Dialect, Id, Instant

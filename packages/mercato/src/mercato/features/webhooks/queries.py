@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from mercato.features.compression import decompress
-from mercato.features.events.tables import events
+from mercato.features.events.tables import events, orders
 from mercato.features.partners.model import Caller, Surface
 from mercato.features.partners.tables import partners, webhook_endpoints
 from mercato.features.webhooks.attempts import (
@@ -41,7 +41,6 @@ from mercato.features.webhooks.tables import (
     deliveries,
     delivery_attempts,
     failing_endpoints,
-    orders,
     stores,
 )
 from mercato.platform.db.engine import AnyRow, Read, Write

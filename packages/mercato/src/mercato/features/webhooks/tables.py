@@ -172,9 +172,6 @@ failing_partners = Table(
     Column("since", Instant, nullable=False),
 )
 
-# What is read of the orders, a feature above this one: the base that bodies about an order are compressed with.
-orders = table("orders", column("id", Id), column("content", LargeBinary))
-
 # What is read of the stores, a feature above this one: where each is called.
 stores = table(
     "stores",
