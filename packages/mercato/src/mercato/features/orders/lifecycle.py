@@ -111,22 +111,6 @@ class OrderPending(OrderChange, frozen=True, kw_only=True):
         return replace(order, answer=StoreAnswer.PENDING)
 
 
-class OrderNotAccepted(OrderChange, frozen=True, kw_only=True):
-    """No person accepted the order in time: it is cancelled, and both partners get an event."""
-
-    entry: ClassVar[str] = "cancelled"
-    milestone: ClassVar[str | None] = CANCELLED
-    actor: Actor = Actor.SERVICE
-
-    def apply_to(self, order: OrderRow) -> OrderRow:
-        return replace(
-            order, answer=StoreAnswer.GIVEN_UP, state=OrderState.CANCELLED, cancel_reason=NOT_ACCEPTED
-        )
-
-    def detail(self) -> EntryDetail:
-        return EntryDetail(cancel_reason=NOT_ACCEPTED)
-
-
 class OrderRefused(OrderChange, frozen=True, kw_only=True):
     """The store rejected the order: it is cancelled, and its token is free again.
 
@@ -183,18 +167,22 @@ class OrderGivenUp(OrderChange, frozen=True, kw_only=True):
 
     entry: ClassVar[str] = "cancelled"
     milestone: ClassVar[str | None] = CANCELLED
+    reason: ClassVar[str] = STORE_UNREACHABLE
     actor: Actor = Actor.SERVICE
 
     def apply_to(self, order: OrderRow) -> OrderRow:
         return replace(
-            order,
-            answer=StoreAnswer.GIVEN_UP,
-            state=OrderState.CANCELLED,
-            cancel_reason=STORE_UNREACHABLE,
+            order, answer=StoreAnswer.GIVEN_UP, state=OrderState.CANCELLED, cancel_reason=self.reason
         )
 
     def detail(self) -> EntryDetail:
-        return EntryDetail(cancel_reason=STORE_UNREACHABLE)
+        return EntryDetail(cancel_reason=self.reason)
+
+
+class OrderNotAccepted(OrderGivenUp, frozen=True, kw_only=True):
+    """No person accepted the order in time: it ends as one that the store never answered, for another reason."""
+
+    reason: ClassVar[str] = NOT_ACCEPTED
 
 
 class OrderUpdated(OrderChange, frozen=True, kw_only=True):
