@@ -24,7 +24,7 @@ from mercato_contract import clock
 from mercato_contract.wire import rfc3339
 
 AHEAD = timedelta(seconds=3)
-"""When a scheduled switch is due at first: long enough for the catalog to be built before, in most runs."""
+"""When a scheduled switch is due: long enough for the catalog to be built before, in most runs."""
 
 SCHEDULED = ("catalog.built", "catalog.written", "catalog.switched", "catalog.activated")
 """The points of a run with an instant: its catalog is built, its set stored, and the store switched."""
@@ -52,19 +52,6 @@ class Till:
         assert reply.status == 202, reply.body
         return reply.json()
 
-    async def schedule(self, name: str) -> tuple[Any, datetime]:
-        """Put a catalog that is due soon. A busy machine may read a request after its instant."""
-        ahead = AHEAD
-        while True:
-            at = clock.now() + ahead
-            reply = await self.client.call(
-                "PUT", f"{self.store}/catalog?activateAt={rfc3339(at)}", named(name)
-            )
-            if reply.status == 202:
-                return reply.json(), at
-            assert clock.now() > at, reply.body
-            ahead *= 2
-
     async def activate(self, set_id: str) -> Any:
         return await self.client.post(f"{self.store}/catalog-sets/{set_id}/activate")
 
@@ -89,6 +76,36 @@ class Till:
     async def killed(self) -> None:
         async with asyncio.timeout(PATIENCE):
             assert await self.process.wait() == -9
+
+    async def killed_while_scheduled(self, name: str) -> "Scheduled":
+        """Put a catalog that is due soon, and wait until the process is killed over it.
+
+        A busy machine may read the request, or build the catalog, after its instant, and not be at the point then: it
+        gets another one with a later instant.
+        """
+        ahead = AHEAD
+        while True:
+            before, at = await self.served(), clock.now() + ahead
+            reply = await self.client.call(
+                "PUT", f"{self.store}/catalog?activateAt={rfc3339(at)}", named(f"{name}, {ahead}")
+            )
+            if reply.status == 202:
+                try:
+                    await until_status(self.client, reply.json()["statusUrl"], ENDED)
+                except aiohttp.ClientError:
+                    await self.killed()
+                    return Scheduled(reply.json(), at, before)
+            assert clock.now() > at, reply.body
+            ahead *= 2
+
+
+@dataclass
+class Scheduled:
+    """What was accepted for an instant, and what the store had served before."""
+
+    accepted: Any
+    at: datetime
+    before: list[str]
 
 
 @asynccontextmanager
@@ -120,18 +137,17 @@ async def killed_while_switching_back(network: Network) -> None:
 
 async def killed_before_an_instant(network: Network, point: str) -> None:
     async with running(network, **{CRASH_VARIABLE: point}) as till:
-        accepted, at = await till.schedule("Mint tea")
-        await till.killed()
+        scheduled = await till.killed_while_scheduled("Mint tea")
     async with running(network) as till:
-        run = await until_status(till.client, accepted["statusUrl"], ENDED)
-        assert clock.now() >= at
+        run = await until_status(till.client, scheduled.accepted["statusUrl"], ENDED)
+        assert clock.now() >= scheduled.at
         assert (run["status"], run["errors"]) == ("succeeded", [])
-        assert await till.served() == [run["catalogSetId"], till.first]
-        [event] = await till.events(accepted["catalogIngestId"])
+        assert await till.served() == [run["catalogSetId"], *scheduled.before]
+        [event] = await till.events(scheduled.accepted["catalogIngestId"])
         assert event["status"] == "succeeded"
         # The scheduled job is done: the store stays where a later switch leaves it.
         assert (await till.activate(till.first)).status == 200
-        assert await till.served() == [till.first, run["catalogSetId"], till.first]
+        assert await till.served() == [till.first, run["catalogSetId"], *scheduled.before]
 
 
 @only_sqlite
@@ -165,11 +181,9 @@ async def test_killed_on_postgresql_while_it_switches_back_or_at_an_instant(
 async def killed_before_an_instant_again(network: Network) -> None:
     """Kill at the instant itself, at a store that has a history: another process takes the job over."""
     async with running(network, **{CRASH_VARIABLE: "catalog.activated"}) as till:
-        before = await till.served()
-        accepted, _ = await till.schedule("Green tea")
-        await till.killed()
+        scheduled = await till.killed_while_scheduled("Green tea")
     async with running(network) as till:
-        run = await until_status(till.client, accepted["statusUrl"], ENDED)
-        assert await till.served() == [run["catalogSetId"], *before]
-        [event] = await till.events(accepted["catalogIngestId"])
+        run = await until_status(till.client, scheduled.accepted["statusUrl"], ENDED)
+        assert await till.served() == [run["catalogSetId"], *scheduled.before]
+        [event] = await till.events(scheduled.accepted["catalogIngestId"])
         assert event["status"] == "succeeded"
