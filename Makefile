@@ -86,7 +86,7 @@ test-clients: $(VENV)/.dev $(TOOLS)/node_modules/.package-lock.json $(PACKAGE)/d
 	  tests/console/test_playground.py::test_a_request_is_shown_as_a_program_that_runs
 
 test-browser: $(VENV)/.dev $(VENV)/.browser ## the console in a browser (needs Chromium: apt-get install chromium-headless-shell)
-	MERCATO_TEST_BROWSER=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(if $(QUICK),-m 'not long') tests/browser
+	MERCATO_TEST_BROWSER=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(if $(QUICK),-m 'not long') tests/browser $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
 
 test-ha: $(VENV)/.dev ## kill the servers of a PostgreSQL cluster under trade (needs etcd: apt-get install etcd-server)
 	@if ! command -v etcd >/dev/null; then \
