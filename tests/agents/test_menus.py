@@ -1,13 +1,12 @@
 """get_menu and get_item, also over published menus: everything is found, and every answer is within its bound."""
 
-import os
 import random
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from tests.agents.agent import Agent
+from tests.catalog.test_catalog_published import MENUS, by_size, files
 from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import shared
@@ -17,7 +16,6 @@ from mercato.features.stores.menu_index import MenuIndex
 
 pytestmark = [shared, mostly_sqlite]
 
-MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 published = pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
 
 
@@ -284,8 +282,7 @@ async def published_menu(
 @only_sqlite
 @pytest.mark.parametrize(
     "published_menu",
-    [path for path in sorted(MENUS.glob("*.json")) if not path.stem.endswith("-broken")],
-    ids=lambda path: path.stem,
+    by_size(files(broken=False)),
     indirect=True,
 )
 async def test_every_page_of_a_published_menu_is_within_its_bound(

@@ -1,13 +1,13 @@
 """price_cart: lines that name items, groups and options, with an answer for each within the bound."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.agents.agent import REVISIONS, Agent
 from tests.carts.test_names import COKE, COKE_CAN, HOSTILE, LARGE, PIZZA, SIZE, SMALL, SOUP, id_of, menu
+from tests.catalog.test_catalog_published import MENUS, by_size, files
 from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.live_stores import live_store
 from tests.service import Client, MerchantServer, Service
@@ -20,8 +20,6 @@ from mercato_catalog.carts.names import is_listed, shown
 
 pytestmark = [shared, mostly_sqlite]
 
-MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
-PUBLISHED = [path for path in sorted(MENUS.glob("*.json")) if not path.stem.endswith("-broken")]
 
 LARGE_PIZZA: dict[str, Any] = {
     "item": "pizza",
@@ -303,7 +301,7 @@ async def check_bound(agent: Agent, store: str, lines: list[Any], *, faulty: boo
 
 @only_sqlite
 @pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
-@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", by_size(files(broken=False)))
 async def test_every_published_menu_is_ordered_by_name_within_the_bound(
     agent: Agent, mercato: Service, shop: MerchantServer, pos: Client, path: Path
 ):

@@ -117,8 +117,8 @@ def _menu(currency: str, *, unavailable_first: bool = False, choice_first: bool 
 STEP_SECONDS: Final = 0.2
 """How long an order stays in one status."""
 
-OPENED_AT_ONCE: Final = 16
-"""More stores at a time would make the database busy."""
+OPENED_AT_ONCE: Final = 4
+"""Each asks until its menu is checked: more stores at a time would wait longer, and ask more often."""
 OPEN_SECONDS: Final = 120.0
 """Many stores are opened at once, perhaps on a busy machine: only a service that hangs takes so long to answer."""
 
