@@ -1,7 +1,6 @@
 """Lines are ordered by ids or by names as the menu has them; a name never becomes something else."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.carts.random_store import Json, RandomStore
+from tests.catalog.test_catalog_published import MENUS, by_size, files
 from tests.generated import examples
 
 from mercato_catalog import Catalog, Resolution, build
@@ -26,8 +26,6 @@ from mercato_contract.carts import Cart, CartModifierGroup, LineItem
 from mercato_contract.ordering import Candidate, LineFault, NamedChoice, NamedLine, ResolvedLine
 from mercato_contract.refusals import ValidationFailed
 
-MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
-PUBLISHED = [path for path in sorted(MENUS.glob("*.json")) if not path.stem.endswith("-broken")]
 published = pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
 
 QUICK = settings(max_examples=examples(300), suppress_health_check=list(HealthCheck), database=None)
@@ -528,7 +526,7 @@ def check_choices(catalog: Catalog) -> None:
 
 
 @published
-@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", by_size(files(broken=False)))
 def test_every_item_of_a_published_menu_is_ordered_by_its_name_or_reported_and_never_becomes_another(
     path: Path,
 ):

@@ -3,7 +3,8 @@
 import ast
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
@@ -15,8 +16,13 @@ from tests.audit import runtime_packages
 from tests.docs.documents import ROOT
 
 PACKAGES: Final = sorted(file.parent for file in ROOT.glob("packages/*/pyproject.toml"))
-INSTALLED: Final = packages_distributions()
 STANDARD: Final = {*sys.stdlib_module_names, "compression"}  # a package of it since Python 3.14
+
+
+@cache
+def installed() -> Mapping[str, list[str]]:
+    """Return the distributions by the packages in them."""
+    return packages_distributions()
 
 
 def imported(package: Path) -> Iterator[str]:
@@ -39,6 +45,6 @@ def test_a_distribution_requires_what_its_modules_import(package: Path):
         module
         for module in imported(package)
         if module not in STANDARD
-        and not required & {canonicalize_name(found) for found in INSTALLED.get(module, [module])}
+        and not required & {canonicalize_name(found) for found in installed().get(module, [module])}
     }
     assert undeclared == set()
