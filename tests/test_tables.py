@@ -24,7 +24,7 @@ PARTIAL = [found for found in partial_tables() if found[1].name in metadata.tabl
 
 def test_the_tables_that_are_declared_in_part_are_found():
     assert {
-        ("mercato.features.webhooks.tables", "orders"),
+        ("mercato.features.events.tables", "orders"),
         ("mercato.features.catalogs.tables", "stores"),
     } <= {(module, table.name) for module, table in PARTIAL}
 
