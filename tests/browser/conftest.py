@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
+from tests.browser.contexts import new_context
 from tests.databases import sqlite_template
 from tests.service import MerchantServer, Service, merchant, service
-from tests.waiting import PATIENCE
 
 # Without a window a page takes a third of the CPU that it takes in the whole browser, which does as well.
 CHROMIUM: Final = (
@@ -92,8 +92,7 @@ def look(request: pytest.FixtureRequest) -> tuple[str, int]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def context(chromium: Any) -> AsyncIterator[Any]:
     """A browser's context without cookies, whose pages must neither raise nor be stopped by their policy."""
-    context = await chromium.new_context()
-    context.set_default_timeout(PATIENCE * 1000)
+    context = await new_context(chromium)
     await context.add_init_script(REPORTS)
     faults: list[str] = []
     context.on("weberror", lambda error: faults.append(str(error.error)))

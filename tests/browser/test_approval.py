@@ -8,10 +8,10 @@ import pytest
 from tests.api.agent_keys import assistant
 from tests.api.trade import ADDRESS, Time, line, trade
 from tests.browser.accessibility import violations, widest
+from tests.browser.contexts import new_context
 from tests.catalog.documents import EXTRAS, LEMON, MILK, TEA, cafe
 from tests.quotes.quoting import Quoting
 from tests.service import MerchantServer, Service
-from tests.waiting import PATIENCE
 
 from mercato.features.quotes.model import ApprovalRequest
 
@@ -51,18 +51,16 @@ async def test_a_long_order_is_approved_on_a_phone_without_javascript(
     assert isinstance(approval, ApprovalRequest)
     document["items"][TEA]["basePrice"] = "2.60"
     await mercato.run(here.trade.pos, here.trade.store["storeId"], shop.host(document))
-    context = await chromium.new_context(
-        java_script_enabled=False, color_scheme=scheme, viewport={"width": width, "height": 740}
+    context = await new_context(
+        chromium, java_script_enabled=False, color_scheme=scheme, viewport={"width": width, "height": 740}
     )
-    context.set_default_timeout(PATIENCE * 1000)
     page = await context.new_page()
     await page.goto(f"{mercato.base}/approve/{approval.secret}")
     await page.get_by_role("heading", name="Approve this order?").wait_for()
     await picture(page, f"approval-{scheme}-{width}")
     # The decision is in sight before anything is scrolled.
     assert await page.get_by_role("button", name="Place order").is_visible()
-    with_scripts = await chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 740})
-    with_scripts.set_default_timeout(PATIENCE * 1000)
+    with_scripts = await new_context(chromium, color_scheme=scheme, viewport={"width": width, "height": 740})
     measured = await with_scripts.new_page()
     await measured.goto(page.url)
     assert await widest(measured) <= 0

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tests.api.trade import tea, trade
 from tests.browser.accessibility import violations, widest
+from tests.browser.contexts import new_context
 from tests.browser.test_screens import sign_in
 from tests.catalog.documents import TEA, cafe
 from tests.console.visiting import partner_link
 from tests.service import MerchantServer, Service
-from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -40,8 +40,7 @@ async def test_a_small_window_has_the_navigation_behind_a_button(
     chromium: Any, mercato: Service, shop: MerchantServer, scripts: bool
 ):
     deal = await trade(mercato, shop)
-    context = await chromium.new_context(java_script_enabled=scripts, viewport={"width": 360, "height": 780})
-    context.set_default_timeout(PATIENCE * 1000)
+    context = await new_context(chromium, java_script_enabled=scripts, viewport={"width": 360, "height": 780})
     page = await context.new_page()
     await sign_in(page, await partner_link(deal.pos))
     navigation = page.get_by_role("navigation", name="Console")

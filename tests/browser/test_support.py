@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from tests.api.trade import CUSTOMER, trade
 from tests.browser.accessibility import violations, widest
+from tests.browser.contexts import new_context
 from tests.browser.test_screens import sign_in
 from tests.console.visiting import operator_link, partner_link
 from tests.service import MerchantServer, Service
-from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -85,8 +85,7 @@ async def test_a_merchant_who_goes_back_and_confirms_again_records_the_refund_on
 ):
     deal = await trade(mercato, shop, name=f"Back {scripts}")
     order = await deal.placed()
-    context = await chromium.new_context(java_script_enabled=scripts)
-    context.set_default_timeout(PATIENCE * 1000)
+    context = await new_context(chromium, java_script_enabled=scripts)
     page = await context.new_page()
     await sign_in(page, await partner_link(deal.pos))
     await page.goto(f"{mercato.base}/console/orders/{order['orderId']}")
