@@ -12,6 +12,9 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 # and services of its own.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2 + 2)
 
+# With RERUNS=1, as in CI, a test that failed runs once more, and is shown with its traceback.
+RUN_AGAIN := $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
+
 .DEFAULT_GOAL := help
 .PHONY: help run demo test test-python test-long prove test-clients test-browser test-ha test-agents audit lock wheels sbom check format bench bench-peers bench-large soak start-here pictures docs clean
 
@@ -52,7 +55,7 @@ demo: $(VENV)/.run ## the whole story in one process, in under a minute
 
 # The documents have been tried by `check`, which CI runs before this; the browser has a target of its own.
 test: $(VENV)/.dev ## the tests, on SQLite and on PostgreSQL; ARGS="tests/orders" for some of them
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" -q $(or $(ARGS),--ignore=tests/docs --ignore=tests/browser) $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" -q $(or $(ARGS),--ignore=tests/docs --ignore=tests/browser) $(RUN_AGAIN)
 
 # What reads JSON, prints help and tracebacks, or calls other servers: where versions of Python have differed. Those that explore
 # what our own rules do with thousands of values are left out: they take long, and no version would change it.
@@ -62,11 +65,11 @@ QUICK_TESTS := tests/wire tests/client tests/carts/test_rules.py tests/catalog t
   --ignore=tests/orders/test_request_meaning.py $(addprefix --ignore=tests/catalog/test_,catalog_random.py catalog_hostile.py schema.py)
 
 test-python: $(VENV)/.dev ## the tests that another Python may fail; PYTHON=python3.13 VENV=build/python-3.13
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" -q --database sqlite $(QUICK_TESTS) $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" -q --database sqlite $(QUICK_TESTS) $(RUN_AGAIN)
 
 # Each takes long, and they take it differently: a worker that has finished takes what others haven't begun.
 test-long: $(VENV)/.dev ## every kill, restart, mutant and bound: the proofs that take minutes
-	MERCATO_TEST_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis" -q $(ARGS) $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
+	MERCATO_TEST_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis" -q $(ARGS) $(RUN_AGAIN)
 
 TOOLS := tests/clients/typescript
 PACKAGE := packages/typescript
@@ -86,7 +89,7 @@ test-clients: $(VENV)/.dev $(TOOLS)/node_modules/.package-lock.json $(PACKAGE)/d
 	  tests/console/test_playground.py::test_a_request_is_shown_as_a_program_that_runs
 
 test-browser: $(VENV)/.dev $(VENV)/.browser ## the console in a browser (needs Chromium: apt-get install chromium-headless-shell)
-	MERCATO_TEST_BROWSER=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(if $(QUICK),-m 'not long') tests/browser $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
+	MERCATO_TEST_BROWSER=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q $(if $(QUICK),-m 'not long') tests/browser $(RUN_AGAIN)
 
 test-ha: $(VENV)/.dev ## kill the servers of a PostgreSQL cluster under trade (needs etcd: apt-get install etcd-server)
 	@if ! command -v etcd >/dev/null; then \
@@ -142,7 +145,7 @@ check: $(VENV)/.dev ## format, lint, types, floors, documents
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/docs $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/docs $(RUN_AGAIN)
 
 format: $(VENV)/.dev ## let the tools rewrite what they can
 	$(BIN)/ruff format .
