@@ -169,6 +169,7 @@ class Secret(Struct, frozen=True):
 
 
 def show_once(title: str, secret: Secret) -> Page:
+    """Return the page that shows a new secret, and never again."""
     return Page("shown_once.html", title, {"secret": secret})
 
 
