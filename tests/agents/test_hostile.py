@@ -10,6 +10,7 @@ from typing import Any
 from tests.agents.agent import META, Agent
 from tests.agents.test_menus import PIZZA, item_id
 from tests.databases import only_sqlite
+from tests.generated import examples
 from tests.service import Client, MerchantServer, Service, service
 
 from mercato.agents.protocol import MODERN
@@ -19,7 +20,7 @@ from mercato.features.partners.model import PartnerKind, Surface
 
 pytestmark = only_sqlite
 
-MUTATIONS = 1_000
+MUTATIONS = examples(1_000)
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 2**63, -(2**70), 1.5, 1e308, "", "x", "\x00", "\u202e", "a" * 5_000, "=?base64?!?=",
@@ -93,11 +94,11 @@ def mutated(message: Any, random: random.Random) -> bytes:
     return text if random.random() < 0.9 else text[: random.randrange(len(text))]
 
 
-async def test_a_thousand_mutated_messages_cause_no_5xx_and_no_order(
+async def test_mutated_messages_cause_no_5xx_and_no_order(
     mercato: Service, shop: MerchantServer, pos: Client, agent: Agent, clerk: Agent
 ):
     store = (await mercato.live(pos, shop.host(PIZZA)))["storeId"]
-    made = random.Random(34)  # the same messages every time
+    made = random.Random()  # other messages in each run
     statuses: set[int] = set()
     results = 0
     for number in range(MUTATIONS):

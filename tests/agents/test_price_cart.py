@@ -1,6 +1,7 @@
 """price_cart: lines that name items, groups and options, with an answer for each within the bound."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -262,41 +263,37 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @only_sqlite
-@pytest.mark.parametrize("count", [1, 3, 10, 30, MAX_LINES])
-@pytest.mark.parametrize("case", CASES)
-async def test_an_answer_has_an_entry_for_each_line_and_keeps_its_bound(
-    agent: Agent, wide_store: str, case: str, count: int
-):
-    choice = CASES[case]
-    lines = lines_of(count, *([choice] if choice else []))
-    await check_bound(agent, wide_store, lines, faulty=case != "priced")
+async def test_an_answer_has_an_entry_for_each_line_and_keeps_its_bound(agent: Agent, wide_store: str):
+    for (case, choice), count in product(CASES.items(), (1, 3, 10, 30, MAX_LINES)):
+        lines = lines_of(count, *([choice] if choice else []))
+        await check_bound(agent, wide_store, lines, f"{case} {count}", faulty=case != "priced")
 
 
 @only_sqlite
-@pytest.mark.parametrize("count", [1, 10, MAX_LINES])
-async def test_names_that_fit_many_or_none_keep_the_bound(agent: Agent, wide_store: str, count: int):
-    for item in ("Twin " + "\u732b" * 75, "\u732b" * 80, "?"):
-        lines = [{"item": item, "quantity": 1}] * count
-        await check_bound(agent, wide_store, lines, faulty=True)
-    excess = [lines_of(1, CHOSEN, CHOSEN)[0]] * min(count, 60)
-    await check_bound(agent, wide_store, excess, faulty=True)
+async def test_names_that_fit_many_or_none_keep_the_bound(agent: Agent, wide_store: str):
+    for count in (1, 10, MAX_LINES):
+        for item in ("Twin " + "\u732b" * 75, "\u732b" * 80, "?"):
+            lines = [{"item": item, "quantity": 1}] * count
+            await check_bound(agent, wide_store, lines, f"{item} {count}", faulty=True)
+        excess = [lines_of(1, CHOSEN, CHOSEN)[0]] * min(count, 60)
+        await check_bound(agent, wide_store, excess, f"excess {count}", faulty=True)
 
 
-async def check_bound(agent: Agent, store: str, lines: list[Any], *, faulty: bool) -> None:
+async def check_bound(agent: Agent, store: str, lines: list[Any], what: str, *, faulty: bool) -> None:
     answer = await agent.send(
         "tools/call", {"name": "price_cart", "arguments": {"storeId": store, "lines": lines}}
     )
-    assert answer.status == 200, answer.body
-    assert len(answer.body) <= BOUND
+    assert answer.status == 200, (what, answer.body)
+    assert len(answer.body) <= BOUND, what
     result = answer.json()["result"]
-    assert result["isError"] is faulty
+    assert result["isError"] is faulty, what
     found = result["structuredContent"]["lines"]
-    assert len(found) == len(lines)
-    assert all(bool(line["faults"]) is faulty for line in found)
+    assert len(found) == len(lines), what
+    assert all(bool(line["faults"]) is faulty for line in found), what
     if faulty:
-        assert all(fault["code"] for line in found for fault in line["faults"])
+        assert all(fault["code"] for line in found for fault in line["faults"]), what
     else:
-        assert all(line["total"] for line in found)
+        assert all(line["total"] for line in found), what
 
 
 @only_sqlite

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -139,7 +140,10 @@ async def test_other_partners_ids_are_not_found_on_any_screen_and_by_no_action(
     for screen in with_ids:
         # A storefront sees every store of the network.
         is_public = screen.path in {"stores/{store}", "stores/{store}/menu"}
+        needed = {part[1:-1] for part in screen.path.split("/") if "{" in part}
         for ids in (merchants, storefronts):
+            if ids is storefronts and not needed & set(ids):
+                continue  # it was tried with ids of nothing
             assert await visit(commerce, screen, ids) == 404, screen.path
             assert await visit(front, screen, ids) == (200 if is_public and "store" in ids else 404), (
                 screen.path
@@ -272,12 +276,10 @@ ALONE = (
 
 
 @on_both
-@pytest.mark.parametrize("share", [12, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("share", [24, pytest.param(1, marks=pytest.mark.long)])
 @own()
-async def test_no_form_makes_an_action_stumble(
-    mercato: Service, shop: MerchantServer, database_kind: str, share: int
-):
-    """`make test` sends a twelfth of the forms to each screen, another on each database; `make test-long` sends all."""
+async def test_no_form_makes_an_action_stumble(mercato: Service, shop: MerchantServer, share: int):
+    """`make test` sends every 24th form to each screen, in each run others; `make test-long` sends all."""
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     store = deal.store["storeId"]
     seen = (
@@ -285,13 +287,14 @@ async def test_no_form_makes_an_action_stumble(
         (STOREFRONTS, await enter_as_partner(mercato, deal.front)),
         (OPERATORS, await enter_as_operator(mercato)),
     )
+    first = Random().randrange(share)
     forms = [b"&".join(name.encode() + b"=" + value for name in FIELDS) for value in ODD]
     forms += [*ALONE, b"&".join(b"a%d=1" % number for number in range(5000)), b"a=1&" * 2 + b"&=&==&;", b""]
     for audience, browser in seen:
         for number, screen in enumerate(SCREENS):
             if screen.act is None or not screen.audiences & audience:
                 continue
-            for form in forms[(number + (database_kind == "sqlite")) % share :: share]:
+            for form in forms[(number + first) % share :: share]:
                 body = f"store={store}&".encode() + form if "playground" in screen.path else form
                 status = await send(browser, path_of(screen, {"store": store}), body)
                 assert status < 500, (screen.path, form[:60])

@@ -1,6 +1,7 @@
 """A store's menu for storefronts: a tree with prices, whose items lead to the playground."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from time import process_time
 from typing import Any
 from uuid import UUID
@@ -74,10 +75,10 @@ def uuid(number: int) -> str:
     return str(UUID(int=(0x0190F5FE7E3B7CCC8000 << 48) + number))
 
 
-def large_menu(sections: int, name: Callable[[int], str], groups: int = 0) -> dict[str, Any]:
-    """Return a menu of 60,000 items in so many sections; each has the same groups, which have the same choices."""
-    ids = [uuid(number) for number in range(60_000)]
-    size = len(ids) // sections
+def large_menu(sizes: Sequence[int], name: Callable[[int], str], groups: int = 0) -> dict[str, Any]:
+    """Return a menu of sections of so many items; each item has the same groups, which have the same choices."""
+    ids = [uuid(number) for number in range(sum(sizes))]
+    ends = list(accumulate(sizes))
     known = [uuid(100_000 + number) for number in range(groups)]
     choices = [uuid(200_000 + number) for number in range(20 if groups else 0)]
     return CATALOG | {
@@ -85,9 +86,9 @@ def large_menu(sections: int, name: Callable[[int], str], groups: int = 0) -> di
             f"s{one}": {
                 "sectionId": f"s{one}",
                 "name": name(one),
-                "itemIds": ids[one * size : one * size + size],
+                "itemIds": ids[end - size : end],
             }
-            for one in range(sections)
+            for one, (size, end) in enumerate(zip(sizes, ends, strict=True))
         },
         "items": {
             one: {"itemId": one, "name": name(number), "basePrice": "4.50", "modifierGroupIds": known}
@@ -127,29 +128,31 @@ async def cost_of(browser: Browser, path: str, *, enough: float) -> tuple[float,
 # A page is made of the compiled menu in memory, whatever database it was read from.
 @only_sqlite
 @pytest.mark.parametrize(
-    ("sections", "name", "groups"),
+    ("sizes", "name", "groups"),
     [
-        (1, ordinary, 0),
-        pytest.param(6000, ordinary, 0, marks=pytest.mark.long),
-        pytest.param(60, long, 0, marks=pytest.mark.long),
-        (60, long, 4),
+        pytest.param([60_000], ordinary, 0, marks=pytest.mark.long),
+        pytest.param([10] * 6000, ordinary, 0, marks=pytest.mark.long),
+        pytest.param([1000] * 60, long, 0, marks=pytest.mark.long),
+        pytest.param([1000] * 60, long, 4, marks=pytest.mark.long),
+        # Long pages of sections and of a section, whose items have long names and many choices.
+        ([57_000, *[5] * 600], long, 4),
     ],
 )
 async def test_a_menu_of_60_000_items_is_shown_in_small_cheap_pages(
-    mercato: Service, shop: MerchantServer, sections: int, name: Callable[[int], str], groups: int
+    mercato: Service, shop: MerchantServer, sizes: list[int], name: Callable[[int], str], groups: int
 ):
-    deal = await trade(mercato, shop, catalog=large_menu(sections, name, groups))
+    assert sum(sizes) == 60_000
+    deal = await trade(mercato, shop, catalog=large_menu(sizes, name, groups))
     for client in (deal.pos, deal.front):
         browser = await enter_as_partner(mercato, client)
         menu = f"/console/stores/{deal.store['storeId']}/menu"
         await browser.open(menu)
         most = MOST * plain_decoding_seconds()
-        size = 60_000 // sections
         for path in (
             menu,
             f"{menu}?place=1",
-            f"{menu}?place=1&offset={size - 1}",
-            f"{menu}?offset={sections}",
+            f"{menu}?place=1&offset={sizes[0] - 1}",
+            f"{menu}?offset={len(sizes)}",
         ):
             seconds, page = await cost_of(browser, path, enough=most)
             assert page.status == 200, path
@@ -159,11 +162,12 @@ async def test_a_menu_of_60_000_items_is_shown_in_small_cheap_pages(
 
 @only_sqlite
 async def test_the_pages_of_a_section_show_each_of_its_items_once(mercato: Service, shop: MerchantServer):
-    document = large_menu(600, long, 2)
+    document = large_menu([*[3] * 299, 100, *[3] * 300], long, 2)
     deal = await trade(mercato, shop, catalog=document)
     browser = await enter_as_partner(mercato, deal.front)
     menu = f"/console/stores/{deal.store['storeId']}/menu"
     seen: list[str] = []
+    pages = 0
     path: str | None = f"{menu}?place=300"
     while path is not None:
         page = await browser.open(path)
@@ -173,7 +177,9 @@ async def test_the_pages_of_a_section_show_each_of_its_items_once(mercato: Servi
             if "item=" in one.attributes["href"]
         ]
         path = last_of_next(page)
+        pages += 1
     assert seen == document["sections"]["s299"]["itemIds"]
+    assert pages > 1
     places: list[str] = []
     path = menu
     while path is not None:

@@ -47,35 +47,37 @@ def test_a_boundary_of_a_browser_or_a_library_is_read(boundary: bytes):
         assert read_upload(begin + boundary, body) == {"file": "{}"}
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        *(
-            b"",
-            b"boundary=",
-            b'boundary=""',
-            b"boundary",
-            b'boundary="a',
-            b"boundary=a b",
-            b"boundary=a;boundary=b",
-        ),
-        *(
-            b"boundary*=utf-8''a",
-            b"boundary*=undefined''a",
-            b"boundary*=idna''%ff",
-            b"boundary*0=a",
-            b"boundary*0*=a",
-        ),
-        *(b'boundary="a\nb"', b"boundary=" + b"a" * 71, b"boundary=\xff", b"boundary=a;x=" + b'"' * 60_000),
-        *(b"charset=idna; boundary=a", b"boundary*=unicode_escape''a; boundary=a", b" " * 60_000),
-    ],
+UNSENT: Final = (
+    *(
+        b"",
+        b"boundary=",
+        b'boundary=""',
+        b"boundary",
+        b'boundary="a',
+        b"boundary=a b",
+        b"boundary=a;boundary=b",
+    ),
+    *(b"boundary*=utf-8''a", b"boundary*=undefined''a", b"boundary*=idna''%ff"),
+    *(b"boundary*0=a", b"boundary*0*=a"),
+    *(b'boundary="a\nb"', b"boundary=" + b"a" * 71, b"boundary=\xff", b"boundary=a;x=" + b'"' * 60_000),
+    *(b"charset=idna; boundary=a", b"boundary*=unicode_escape''a; boundary=a", b" " * 60_000),
 )
-def test_a_boundary_that_no_browser_sends_is_refused_at_once(parameters: bytes):
+"""Boundaries, and what else may stand in their place, that no browser sends."""
+
+
+def test_a_boundary_that_no_browser_sends_is_refused_at_once():
     body = form(NAMED + b"\r\n{}").replace(b"----WebKitFormBoundaryABC", b"a")
-    started = thread_time()
-    with pytest.raises(InvalidRequest):
-        read_upload(b"multipart/form-data; " + parameters, body)
-    assert thread_time() - started < plain_decoding_seconds()
+    most, slow = plain_decoding_seconds(), []
+    for parameters in UNSENT:
+        started = thread_time()
+        try:
+            read_upload(b"multipart/form-data; " + parameters, body)
+        except InvalidRequest:
+            if thread_time() - started >= most:
+                slow.append(parameters[:60])
+        else:
+            pytest.fail(f"it was read with {parameters[:60]!r}")
+    assert slow == []
 
 
 @pytest.mark.parametrize(
@@ -146,9 +148,14 @@ def test_no_upload_costs_more_than_two_ordinary_documents(boundary: bytes):
     most, slow = 2 * plain_decoding_seconds(), []
     for body in hostile():
         sent = body.replace(b"----WebKitFormBoundaryABC", boundary.strip(b'"'))
-        tries = [seconds_to_read(b"multipart/form-data; boundary=" + boundary, sent) for _ in range(3)]
-        if min(tries) > most:
-            slow.append((min(tries) / most * 2, body[:200]))
+        # Other load only makes a run slower, so the fastest counts.
+        best = float("inf")
+        for _ in range(3):
+            best = min(best, seconds_to_read(b"multipart/form-data; boundary=" + boundary, sent))
+            if best <= most:
+                break
+        else:
+            slow.append((best / most * 2, body[:200]))
     assert slow == []
 
 

@@ -71,7 +71,7 @@ def anywhere(rng: random.Random) -> tuple[float, float]:
     )
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 async def test_searches_by_place_find_the_same_as_a_scan_of_every_store(index: StoreIndex, seed: int):
     rng = random.Random(seed)
     places = {f"store {number}": anywhere(rng) for number in range(400)}
