@@ -24,8 +24,10 @@ from mercato.local.storefront.drivers import CommandDriver, ManualDriver, Purcha
 from mercato.local.storefront.proxy import FaultProxy
 from mercato.local.storefront.service import Service
 from mercato.settings import Settings
+from mercato_client.testing import storefront
 from mercato_client.testing.caller import Answer
 from mercato_contract.certification import CheckOutcome, Verdict
+from mercato_contract.discovery import MAX_LIMIT
 
 KEY = "mk_marketfront_of_a_storefront_under_test"
 
@@ -69,8 +71,14 @@ class Follows(CorrectStorefront):
     followed = 1.5
 
 
-async def test_a_correct_storefront_passes_every_check():
+@pytest.mark.parametrize("page", [10, pytest.param(MAX_LIMIT, marks=pytest.mark.long)])
+async def test_a_correct_storefront_passes_every_check(page: int, monkeypatch: pytest.MonkeyPatch):
+    # To open more stores than fit on the largest page is as much work as everything else.
+    assert service.PAUSED_STORES > MAX_LIMIT
+    monkeypatch.setattr(service, "PAUSED_STORES", page + 1)
+    monkeypatch.setattr(storefront, "PAGE", page)
     outcomes = await certified(Follows)
+    assert outcomes["storefront.cart.pages"].seen == "2 pages"
     assert {name: one.seen for name, one in outcomes.items() if one.verdict is not Verdict.PASS} == {
         "storefront.transport.https": outcomes["storefront.transport.https"].seen
     }

@@ -1,11 +1,12 @@
 """The scenarios in which a storefront buys: its stores, what goes wrong, words for a person, and the run of each."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -19,7 +20,7 @@ from mercato.features.orders.errors import (
 )
 from mercato.local.storefront.drivers import Driver, PurchaseEnd
 from mercato.local.storefront.proxy import Call, Fault, FaultProxy, Faults
-from mercato.local.storefront.service import Offer, many_stores, offer, running_service
+from mercato.local.storefront.service import Offer, Service, many_stores, offer, running_service
 from mercato.platform import errors
 from mercato_client.testing.caller import open_session
 from mercato_client.testing.server import app_of, listening
@@ -40,15 +41,20 @@ ALWAYS: Final = 9
 MAX_BODY: Final = 4 << 20
 
 
+def one_store() -> Sequence[Offer]:
+    return (offer(),)
+
+
 class Scenario(Struct, frozen=True):
     """One purchase, or several in the same stores. In a slow one, placing takes as long as the options say.
 
+    Scenarios with the same `offers` have one service, which knows the storefront of each as another partner.
     With `cancels` the customer cancels the order, which its store hasn't begun.
     """
 
     situation: str
     faults: Faults = msgspec.field(default_factory=dict)
-    offers: Callable[[], Sequence[Offer]] = lambda: (offer(),)
+    offers: Callable[[], Sequence[Offer]] = one_store
     times: int = 1
     is_slow: bool = False
     names_store: bool = True
@@ -175,8 +181,13 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "cancel-refused": Scenario(
         "then cancel it, which the store refuses", _at("cancel", _NOT_CANCELLED, ALWAYS), cancels=True
     ),
-    "again": Scenario("twice in the same store", times=2),
+    # In a store of its own: a storefront that still has the menu of another scenario doesn't read it.
+    "again": Scenario("twice in the same store", offers=lambda: (offer(),), times=2),
 }
+
+
+Stores: TypeAlias = tuple[Callable[[], Sequence[Offer]], bool]
+"""The stores of a service: what they sell, and whether the merchant leaves their orders to be cancelled."""
 
 
 class ScenarioRunner:
@@ -189,6 +200,8 @@ class ScenarioRunner:
         self._slots = asyncio.Semaphore(driver.concurrency if driver is not None else 1)
         self._tasks: dict[str, asyncio.Task[ScenarioResult]] = {}
         self._stack = AsyncExitStack()
+        self._services: dict[Stores, Callable[[], Awaitable[Service]]] = {}
+        self._opening: defaultdict[Stores, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._base = ""
         self._current: FaultProxy | None = None
 
@@ -221,11 +234,8 @@ class ScenarioRunner:
 
     async def _run(self, scenario: Scenario, driver: Driver) -> ScenarioResult:
         faults = {"place": (Fault(seconds=self._slow_seconds),)} if scenario.is_slow else scenario.faults
-        async with (
-            self._slots,
-            running_service(scenario.offers(), works=not scenario.cancels) as service,
-            open_session() as session,
-        ):
+        async with self._slots, open_session() as session:
+            service = await self._service(scenario)
             proxy = FaultProxy(service, session, key=self._key, faults=faults)
             store_id = str(service.stores[0].store.id) if scenario.names_store else ""
             async with self._published(proxy):
@@ -241,6 +251,15 @@ class ScenarioRunner:
             key=self._key,
             is_one_storefront=driver.is_one_storefront,
         )
+
+    async def _service(self, scenario: Scenario) -> Service:
+        """Return the service of a scenario, which runs until the last scenario has ended."""
+        stores = scenario.offers, scenario.cancels
+        async with self._opening[stores]:
+            if stores not in self._services:
+                service = running_service(scenario.offers(), works=not scenario.cancels)
+                self._services[stores] = await self._stack.enter_async_context(service)
+        return await self._services[stores]()
 
     @asynccontextmanager
     async def _published(self, proxy: FaultProxy) -> AsyncIterator[None]:

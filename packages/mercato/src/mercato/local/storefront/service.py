@@ -1,12 +1,13 @@
-"""The real service for one scenario, on a temporary database, and the stores that a storefront finds there.
+"""The real service, on a temporary database, and the stores that a storefront finds there.
 
 A merchant's double runs them: what can be bought is behind what can't.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final
 from uuid import UUID, uuid5
 
@@ -129,7 +130,7 @@ ADDRESS: Final = AddressRequest(
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service: its address, the storefront's key, and its stores."""
+    """A running service as one storefront has it: its address, the storefront's key, and its stores."""
 
     base: str
     key: str = field(repr=False)
@@ -137,8 +138,13 @@ class Service:
 
 
 @asynccontextmanager
-async def running_service(offers: Sequence[Offer], *, works: bool) -> AsyncIterator[Service]:
-    """Run a service whose stores sell the offers. Unless it `works`, the merchant leaves its orders as they are."""
+async def running_service(
+    offers: Sequence[Offer], *, works: bool
+) -> AsyncIterator[Callable[[], Awaitable[Service]]]:
+    """Run a service whose stores sell the offers; each call of what is yielded is for one more storefront.
+
+    Unless it `works`, the merchant leaves its orders as they are.
+    """
     from mercato.local.service import temporary_service
 
     async with (
@@ -147,7 +153,6 @@ async def running_service(offers: Sequence[Offer], *, works: bool) -> AsyncItera
         open_session() as session,
     ):
         pos = await service.create_partner("Certification POS", PartnerKind.COMMERCE)
-        front = await service.create_partner("Storefront", PartnerKind.MARKETFRONT)
         merchant.trust(pos.signing_secret)
         async with AsyncClient(service.base, pos.key, timeout=OPEN_SECONDS) as client:
             slots = asyncio.Semaphore(OPENED_AT_ONCE)
@@ -157,10 +162,17 @@ async def running_service(offers: Sequence[Offer], *, works: bool) -> AsyncItera
                     return await _open(offer, merchant, client, f"/{number}.json")
 
             stores = await asyncio.gather(*(open_one(number, offer) for number, offer in enumerate(offers)))
+
+        numbers = count(1)
+
+        async def admit() -> Service:
+            front = await service.create_partner(f"Storefront {next(numbers)}", PartnerKind.MARKETFRONT)
+            return Service(service.base, front.key, stores)
+
         simulator = OrderSimulator(merchant, Caller(service.base, pos.key, session), STEP_SECONDS)
         working = asyncio.create_task(simulator.run(workers=4 if works else 0))
         try:
-            yield Service(service.base, front.key, stores)
+            yield admit
         finally:
             working.cancel()
             await asyncio.wait([working])
