@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from sqlalchemy import update
-from tests.api.trade import Time, Trade, tea, trade
+from tests.api.trade import Trade, tea, trade
 from tests.databases import only_sqlite, sqlite_template
 from tests.ports import free_port
 from tests.quotes.quoting import Quoting
@@ -145,7 +145,7 @@ async def test_a_set_that_is_no_longer_kept_is_refused_as_its_page_says(
 async def test_a_quote_that_is_over_is_refused_as_its_page_says(
     mercato: Service, database_kind: str, tmp_path: Path, shop: MerchantServer, code: str
 ):
-    here = Quoting(await live(mercato, shop), Time())
+    here = Quoting(await live(mercato, shop))
     quote = await here.quote(here.trade.order(tea()))
     over: dict[str, Any] = {"state": "declined"} if code == "QUOTE_DECLINED" else {"expires_at": clock.now()}
     async with mercato.app.db.write() as tx:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.api.agent_keys import assistant
-from tests.api.trade import ADDRESS, Time, line, trade
+from tests.api.trade import ADDRESS, line, trade
 from tests.browser.accessibility import violations, widest
 from tests.browser.contexts import new_context
 from tests.catalog.documents import EXTRAS, LEMON, MILK, TEA, cafe
@@ -31,7 +31,7 @@ async def test_a_long_order_is_approved_on_a_phone_without_javascript(
     document = cafe()
     for item in (TEA, MILK, LEMON):
         document["items"][item]["name"] = NAME
-    here = Quoting(await trade(mercato, shop, catalog=document), Time())
+    here = Quoting(await trade(mercato, shop, catalog=document))
     here.trade.front = (await assistant(here.trade, {"name": "Lunch" * 16, "approval": "always"})).client
     extras = {"modifierGroupId": EXTRAS, "lineItems": [line(MILK), line(LEMON)]}
     lines = [line(TEA, n + 1, extras, note=NOTE if n % 10 == 0 else f"Cup {n}") for n in range(30)]

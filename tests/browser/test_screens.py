@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from tests.api.agent_keys import assistant
-from tests.api.trade import Time, Trade, tea, trade
+from tests.api.trade import Trade, tea, trade
 from tests.browser.accessibility import violations, widest
 from tests.catalog.documents import cafe
 from tests.console.test_certification import report, signed
@@ -79,7 +79,7 @@ async def story(mercato: Service, shop: MerchantServer) -> Story:
     agent = await assistant(happened, name=PARTNER[:100], maximumOrder="6.00")
     assert (await happened.place(happened.order(), front=agent.client)).status == 201
     assert (await happened.place(happened.order(tea(quantity=9)), front=agent.client)).status == 403
-    quoting = Quoting(happened, Time())
+    quoting = Quoting(happened)
     asked = (await assistant(happened, name=PARTNER[:99], approval="always")).client
     for _ in range(2):
         await quoting.place(await quoting.quote(client=asked), client=asked)

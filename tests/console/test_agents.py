@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from tests.api.agent_keys import AGENTS, assistant
-from tests.api.trade import ORDERS, Time, Trade, trade
+from tests.api.trade import ORDERS, Trade, trade
 from tests.console.test_keys import shown
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
@@ -85,7 +85,7 @@ async def test_the_page_of_an_agent_has_its_last_orders_and_refused_calls(here: 
 @on_both
 async def test_what_a_person_was_asked_about_is_listed_with_what_became_of_it(here: Trade):
     agent = await assistant(here, approval="always")
-    quoting = Quoting(here, Time())
+    quoting = Quoting(here)
     browser = await enter_as_partner(here.mercato, here.front)
     assert "Approvals" not in (await browser.open(PAGE)).text
     asked = []

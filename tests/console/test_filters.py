@@ -1,7 +1,9 @@
 """Filters take names as well as ids; one that nothing matches says so beside its field and keeps the rest."""
 
 from itertools import product
+from typing import Final
 from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
 
 from tests.api.trade import trade
 from tests.console.browser import Browser, Page
@@ -41,8 +43,15 @@ def fault(page: Page, label: str) -> str:
     return " ".join(one.text for one in said)
 
 
+_opened: Final = WeakKeyDictionary[Browser, dict[str, Page]]()
+"""The lists that a browser has open, without a filter."""
+
+
 async def filtered(browser: Browser, screen: str, **fields: str) -> Page:
-    page = await browser.press(await browser.open(f"/console/{screen}"), "Filter", **fields)
+    opened = _opened.setdefault(browser, {})
+    if screen not in opened:
+        opened[screen] = await browser.open(f"/console/{screen}")
+    page = await browser.press(opened[screen], "Filter", **fields)
     assert page.status == 200
     check_frame(page)
     return page

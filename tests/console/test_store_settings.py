@@ -2,10 +2,9 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-import pytest
 from aiohttp import web
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import TEA, cafe
@@ -54,26 +53,27 @@ async def test_a_manager_chooses_that_a_person_accepts_orders_and_within_which_t
     assert again.field("Minutes to accept an order").attributes["value"] == "15"
 
 
-@pytest.mark.parametrize(
-    ("minutes", "said"),
-    [
-        ("61", "It must be at most 60."),
-        ("0", "It must be at least 1."),
-        ("soon", "Enter a whole number, like 10."),
-        ("7,5", "Enter a whole number, like 10."),
-        ("\N{ARABIC-INDIC DIGIT ONE}\N{ARABIC-INDIC DIGIT FIVE}", "Write 15: with the digits 0 to 9."),
-        ("\N{FULLWIDTH DIGIT ONE}\N{FULLWIDTH DIGIT FIVE}", "Write 15: with the digits 0 to 9."),
-    ],
+WRONG_MINUTES: Final[tuple[tuple[str, str], ...]] = (
+    ("61", "It must be at most 60."),
+    ("0", "It must be at least 1."),
+    ("soon", "Enter a whole number, like 10."),
+    ("7,5", "Enter a whole number, like 10."),
+    ("\N{ARABIC-INDIC DIGIT ONE}\N{ARABIC-INDIC DIGIT FIVE}", "Write 15: with the digits 0 to 9."),
+    ("\N{FULLWIDTH DIGIT ONE}\N{FULLWIDTH DIGIT FIVE}", "Write 15: with the digits 0 to 9."),
 )
+"""What may be typed for minutes, and what is said of it."""
+
+
 async def test_minutes_that_do_not_fit_are_refused_beside_their_field_and_stay_as_they_were_typed(
-    mercato: Service, shop: MerchantServer, minutes: str, said: str
+    mercato: Service, shop: MerchantServer
 ):
     deal, browser, path = await opened(mercato, shop, webhook=False)
     form = await browser.open(f"{path}/handling")
-    refused = await browser.press(form, "Save", orderHandling="manual", acceptWithin=minutes)
-    assert refused.status == 422
-    assert fault(refused, "acceptWithin") == said
-    assert refused.field("Minutes to accept an order").attributes["value"] == minutes
+    for minutes, said in WRONG_MINUTES:
+        refused = await browser.press(form, "Save", orderHandling="manual", acceptWithin=minutes)
+        assert refused.status == 422, minutes
+        assert fault(refused, "acceptWithin") == said, minutes
+        assert refused.field("Minutes to accept an order").attributes["value"] == minutes
     store = (await deal.pos.get(f"/v1/commerce/stores/{deal.store['storeId']}")).json()
     assert store["orderHandling"] == "automatic"
 
@@ -127,42 +127,43 @@ async def stored(deal: Trade) -> Any:
     return (await deal.pos.get(f"/v1/commerce/stores/{deal.store['storeId']}")).json()
 
 
-@pytest.mark.parametrize(
-    ("sent", "name", "said"),
-    [
-        ({"name-0": "VAT"}, "value-0", "Enter a percent or an amount."),
-        ({"value-0": "7"}, "name-0", "Fill this in."),
-        ({"name-0": "VAT", "value-0": "7,5 %"}, "value-0", "Write 7.5: with the digits 0 to 9, and a point"),
-        (
-            {"name-0": "VAT", "value-0": "\N{BENGALI DIGIT NINE}"},
-            "value-0",
-            "Write 9: with the digits 0 to 9.",
-        ),
-        ({"name-0": "VAT", "value-0": "1,500"}, "value-0", '"1,500" is not a decimal number like 12.50.'),
-        ({"name-0": "VAT", "value-0": "101"}, "value-0", "It must be a percent above 0, and at most 100."),
-        ({"name-0": "Bag", "value-0": "0.123", "unit-0": "amount"}, "value-0", "decimal"),
-        ({"name-0": "Bag", "value-0": "-1", "unit-0": "amount"}, "value-0", "It must not be negative."),
-        ({"name-0": "x" * 130, "value-0": "1"}, "name-0", "At most 120 characters fit, not 130."),
-        ({"name-0": "VAT", "value-0": "1", "kind-0": "gift"}, "kind-0", "tax, fee"),
-        ({"name-3": "Late", "value-3": "x"}, "value-3", "is not a decimal number"),
-    ],
+WRONG_CHARGES: Final[tuple[tuple[dict[str, str], str, str], ...]] = (
+    ({"name-0": "VAT"}, "value-0", "Enter a percent or an amount."),
+    ({"value-0": "7"}, "name-0", "Fill this in."),
+    ({"name-0": "VAT", "value-0": "7,5 %"}, "value-0", "Write 7.5: with the digits 0 to 9, and a point"),
+    (
+        {"name-0": "VAT", "value-0": "\N{BENGALI DIGIT NINE}"},
+        "value-0",
+        "Write 9: with the digits 0 to 9.",
+    ),
+    ({"name-0": "VAT", "value-0": "1,500"}, "value-0", '"1,500" is not a decimal number like 12.50.'),
+    ({"name-0": "VAT", "value-0": "101"}, "value-0", "It must be a percent above 0, and at most 100."),
+    ({"name-0": "Bag", "value-0": "0.123", "unit-0": "amount"}, "value-0", "decimal"),
+    ({"name-0": "Bag", "value-0": "-1", "unit-0": "amount"}, "value-0", "It must not be negative."),
+    ({"name-0": "x" * 130, "value-0": "1"}, "name-0", "At most 120 characters fit, not 130."),
+    ({"name-0": "VAT", "value-0": "1", "kind-0": "gift"}, "kind-0", "tax, fee"),
+    ({"name-3": "Late", "value-3": "x"}, "value-3", "is not a decimal number"),
 )
+"""What may be typed for a tax or a fee, the field of the fault, and what is said of it."""
+
+
 async def test_a_fault_of_a_tax_or_a_fee_stands_beside_its_field_and_nothing_is_lost(
-    mercato: Service, shop: MerchantServer, sent: dict[str, str], name: str, said: str
+    mercato: Service, shop: MerchantServer
 ):
     deal, browser, path = await opened(mercato, shop, webhook=False)
-    refused = await browser.press(await browser.open(f"{path}/charges"), "Save", **sent)
-    assert refused.status == 422
-    assert said in fault(refused, name)
-    values = {
-        one.attributes["name"]: one.attributes["value"]
-        for one in refused.root.all("input")
-        if "id" in one.attributes
-    }
-    assert {
-        key: text for key, text in sent.items() if key in values and key != "unit-0"
-    }.items() <= values.items()
-    assert (await stored(deal))["charges"] == []
+    form = await browser.open(f"{path}/charges")
+    for sent, name, said in WRONG_CHARGES:
+        refused = await browser.press(form, "Save", **sent)
+        assert refused.status == 422, sent
+        assert said in fault(refused, name), sent
+        values = {
+            one.attributes["name"]: one.attributes["value"]
+            for one in refused.root.all("input")
+            if "id" in one.attributes
+        }
+        kept = {key: text for key, text in sent.items() if key in values and key != "unit-0"}
+        assert kept.items() <= values.items(), sent
+        assert (await stored(deal))["charges"] == [], sent
 
 
 @on_both

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from tests.api.trade import MERCHANT, Time, Trade
+from tests.api.trade import MERCHANT, Trade
 from tests.service import Client
 
 from mercato.features.orders.idempotency import OrderOutcome, PlacedOrder
@@ -28,7 +28,6 @@ class Quoting:
     """A live store, and a storefront that quotes orders."""
 
     trade: Trade
-    time: Time
 
     async def caller(self, client: Client | None = None) -> Caller:
         key = (client or self.trade.front).key

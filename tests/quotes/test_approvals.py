@@ -10,12 +10,13 @@ from aiohttp import web
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 from tests.api.agent_keys import assistant
-from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, line, tea, trade
+from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, Time, line, tea, trade
 from tests.catalog.documents import TEA, cafe
 from tests.console.browser import Browser, Page
 from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.quotes.quoting import Quoting, origin
 from tests.service import MerchantServer
+from tests.sharing import own, shared
 from tests.stored import text_of
 
 from mercato.features.orders.errors import SpendLimitExceeded
@@ -43,7 +44,7 @@ from mercato.platform.telemetry.tracing import new_trace
 from mercato_contract.texts import without_secrets
 from mercato_contract.wire import rfc3339
 
-pytestmark = mostly_sqlite
+pytestmark = [shared, mostly_sqlite]
 
 CARD = {"type": "cardOnFile", "cardToken": "tok_secret", "processorType": "test"}
 
@@ -137,7 +138,7 @@ async def test_after_decline_the_agent_is_told_and_nothing_is_placed(here: Quoti
 
 async def test_only_orders_above_the_rules_amount_need_approval(here: Quoting, shop: MerchantServer):
     rule = {"name": "Above", "currency": "USD", "approval": "above:5.80"}
-    other = Quoting(await trade(here.trade.mercato, shop), here.time)
+    other = Quoting(await trade(here.trade.mercato, shop))
     other.trade.front = (await assistant(other.trade, rule)).client
     await placed(other, await other.quote())
     dearer = await other.quote(other.trade.order(tea(3)))
@@ -147,7 +148,7 @@ async def test_only_orders_above_the_rules_amount_need_approval(here: Quoting, s
 
 async def test_an_approval_raises_no_limit(here: Quoting, shop: MerchantServer):
     rule = {"name": "Poor", "currency": "USD", "maximumDay": "11.00", "approval": "always"}
-    other = Quoting(await trade(here.trade.mercato, shop), here.time)
+    other = Quoting(await trade(here.trade.mercato, shop))
     other.trade.front = (await assistant(other.trade, rule)).client
     (_, browser, first), (_, _, second) = [await opened(other) for _ in range(2)]
     assert (await browser.press(first, "Place order")).heading == "The order is placed"
@@ -275,6 +276,7 @@ async def test_a_changed_price_is_shown_and_asked_again(here: Quoting):
 
 
 @on_both
+@own()
 async def test_a_person_reads_what_the_approved_order_costs_and_not_what_it_was_quoted_at(here: Quoting):
     _, browser, page = await opened(here)
     await reprice(here, "3.00")
@@ -287,13 +289,15 @@ async def test_a_person_reads_what_the_approved_order_costs_and_not_what_it_was_
     assert listed.total_text == "6.80 USD"
 
 
-async def test_an_order_that_was_priced_again_can_be_approved_until_its_quote_expires(here: Quoting):
+async def test_an_order_that_was_priced_again_can_be_approved_until_its_quote_expires(
+    here: Quoting, time: Time
+):
     quote, browser, page = await opened(here)
-    here.time.ahead = LIFETIME - timedelta(minutes=1)
+    time.ahead = LIFETIME - timedelta(minutes=1)
     await reprice(here, "3.00")
     shown = await browser.press(page, "Place order")
     assert shown.heading == "Approve this order?"
-    here.time.ahead = LIFETIME
+    time.ahead = LIFETIME
     late = await browser.press(shown, "Place order")
     assert (late.status, late.heading) == (410, "This can't be approved any more")
     with pytest.raises(QuoteExpired):
@@ -325,11 +329,11 @@ async def test_a_store_that_paused_is_shown_and_the_order_waits(here: Quoting):
     assert (await browser.press(shown, "Place order")).heading == "The order is placed"
 
 
-async def test_an_order_whose_time_has_passed_is_shown_as_such_and_not_placed(here: Quoting):
+async def test_an_order_whose_time_has_passed_is_shown_as_such_and_not_placed(here: Quoting, time: Time):
     soon = rfc3339(here.trade.mercato.app.clock() + timedelta(minutes=5))
     later = {"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": soon}
     _, browser, page = await opened(here, here.trade.order(fulfillment=later))
-    here.time.ahead = timedelta(minutes=6)
+    time.ahead = timedelta(minutes=6)
     shown = await browser.press(page, "Place order")
     assert f"quoted for {soon}, which has passed" in shown.root.text
     assert await here.orders() == []
@@ -359,9 +363,9 @@ async def refusing(_request: web.Request, _body: bytes) -> web.Response:
     return web.json_response({"errors": [{"code": "ITEM_UNAVAILABLE", "message": "No tea"}]}, status=409)
 
 
-async def test_an_expired_approval_places_nothing(here: Quoting):
+async def test_an_expired_approval_places_nothing(here: Quoting, time: Time):
     quote, browser, page = await opened(here)
-    here.time.ahead = LIFETIME
+    time.ahead = LIFETIME
     for late in (await browser.press(page, "Place order"), await browser.open(page.url)):
         assert (late.status, late.heading) == (410, "This can't be approved any more")
     with pytest.raises(QuoteExpired):
@@ -406,6 +410,7 @@ async def test_a_payment_that_no_key_opens_any_more_is_not_left_out(here: Quotin
     assert await here.orders() == []
 
 
+@own()
 async def test_an_erased_customers_order_cannot_be_approved(here: Quoting):
     app = here.trade.mercato.app
     _, browser, page = await opened(here)
@@ -414,11 +419,11 @@ async def test_an_erased_customers_order_cannot_be_approved(here: Quoting):
     assert await here.orders() == []
 
 
-async def test_after_the_quote_has_expired_the_page_of_an_order_has_no_customer(here: Quoting):
+async def test_after_the_quote_has_expired_the_page_of_an_order_has_no_customer(here: Quoting, time: Time):
     _, browser, page = await opened(here)
     done = await browser.press(page, "Place order")
     assert "Lovelace" in done.root.text
-    here.time.ahead = LIFETIME
+    time.ahead = LIFETIME
     later = await browser.open(page.url)
     assert later.heading == "The order is placed"
     assert "Lovelace" not in later.root.text
@@ -455,6 +460,7 @@ async def test_an_address_that_was_guessed_or_cut_shows_nothing(here: Quoting):
     assert await here.orders() == []
 
 
+@own()
 async def test_the_secret_is_neither_stored_nor_logged(here: Quoting):
     with capture_logs() as logs:
         _, browser, page = await opened(here)
@@ -473,6 +479,7 @@ async def test_the_secret_is_neither_stored_nor_logged(here: Quoting):
 
 
 @on_both
+@own()
 async def test_the_audit_trail_says_that_the_link_decided(here: Quoting):
     _, browser, page = await opened(here)
     await browser.press(page, "Place order")

@@ -17,6 +17,7 @@ from tests.catalog.documents import TEA, cafe
 from tests.databases import mostly_sqlite, on_both
 from tests.quotes.quoting import Quoting, origin
 from tests.service import Client, MerchantServer, service
+from tests.sharing import own, shared
 from tests.stored import text_of
 from tests.waiting import PATIENCE
 
@@ -42,7 +43,7 @@ from mercato.platform.telemetry.tracing import new_trace
 from mercato_contract.refusals import InvalidRequest, ValidationFailed
 from mercato_contract.wire import rfc3339
 
-pytestmark = mostly_sqlite
+pytestmark = [shared, mostly_sqlite]
 
 MANY = 20
 
@@ -94,7 +95,7 @@ async def test_a_quote_has_all_amounts_of_the_store_and_when_it_is_ready(here: Q
     }
     assert amounts["feesDescription"] == [{"amount": "1.50", "description": "Service"}]
     assert quote.order.estimated_ready_at == "2030-01-01T12:00:00.000Z"
-    assert timedelta(0) < quote.expires_at - here.time() <= LIFETIME
+    assert timedelta(0) < quote.expires_at - here.trade.mercato.app.clock() <= LIFETIME
     placed = await here.placed(quote, total="8.71")
     assert msgspec.json.decode(placed.document)["amounts"] == amounts
 
@@ -109,6 +110,7 @@ async def test_a_quote_has_all_amounts_of_the_store_and_when_it_is_ready(here: Q
         ({"no": "answer", "amounts": {"total": "no"}}, StoreUnreachable),
     ],
 )
+@own()
 async def test_what_the_store_refuses_gets_no_quote(here: Quoting, answer: Any, problem: type[Exception]):
     here.trade.shop.answers["validate"] = answer
     with pytest.raises(problem):
@@ -148,10 +150,13 @@ async def test_twenty_requests_at_once_place_one_order_and_get_the_same_answer(h
 
 @on_both
 async def test_two_servers_on_one_database_place_a_quote_once(
-    here: Quoting, database_url: str, tmp_path: Path
+    here: Quoting,
+    database_url: str,
+    tmp_path: Path,
+    time: Time,
 ):
-    async with service(database_url, tmp_path / "data", now=here.time, place_seconds=PATIENCE) as second:
-        there = Quoting(trade=here.trade, time=here.time)
+    async with service(database_url, tmp_path / "data", now=time, place_seconds=PATIENCE) as second:
+        there = Quoting(trade=here.trade)
         there.trade = type(here.trade)(
             second, here.trade.shop, here.trade.pos, here.trade.front, here.trade.store
         )
@@ -162,23 +167,23 @@ async def test_two_servers_on_one_database_place_a_quote_once(
 
 
 @pytest.mark.parametrize("later", [timedelta(0), LIFETIME, timedelta(hours=23)], ids=str)
-async def test_a_repeat_gets_the_first_answer_for_a_day(here: Quoting, later: timedelta):
+async def test_a_repeat_gets_the_first_answer_for_a_day(here: Quoting, later: timedelta, time: Time):
     quote = await here.quote()
     first = await here.placed(quote, payment=CARD)
     order = msgspec.json.decode(first.document)
     assert (await here.trade.update(order, status="preparing")).status == 200
-    here.time.ahead = later
+    time.ahead = later
     await keep_up(here)
     again = await here.placed(quote, payment=CARD)
     assert (again.document, again.replayed) == (first.document, True)
     assert len(await here.orders()) == 1
 
 
-async def test_after_a_day_a_repeat_gets_the_order_as_it_is(here: Quoting):
+async def test_after_a_day_a_repeat_gets_the_order_as_it_is(here: Quoting, time: Time):
     quote = await here.quote()
     first = await here.placed(quote)
     assert (await here.trade.update(msgspec.json.decode(first.document), status="preparing")).status == 200
-    here.time.ahead = timedelta(hours=25)
+    time.ahead = timedelta(hours=25)
     await keep_up(here)
     again = await here.placed(quote)
     assert again.order_id == first.order_id
@@ -187,7 +192,9 @@ async def test_after_a_day_a_repeat_gets_the_order_as_it_is(here: Quoting):
 
 
 @pytest.mark.parametrize("later", [timedelta(hours=1), timedelta(hours=25)], ids=str)
-async def test_a_repeat_gets_an_order_that_a_person_has_refused_since(here: Quoting, later: timedelta):
+async def test_a_repeat_gets_an_order_that_a_person_has_refused_since(
+    here: Quoting, later: timedelta, time: Time
+):
     store = f"/v1/commerce/stores/{here.trade.store['storeId']}"
     assert (await here.trade.pos.call("PUT", store, {"orderHandling": "manual"})).status == 200
     quote = await here.quote()
@@ -196,7 +203,7 @@ async def test_a_repeat_gets_an_order_that_a_person_has_refused_since(here: Quot
     assert (await here.trade.update(order, state="cancelled", cancelReason="Out of dough")).status == 200
     # Without the answer that was pinned, which names the customer.
     await erase_all(here.trade.mercato.app.db, CUSTOMER["email"])
-    here.time.ahead = later
+    time.ahead = later
     await keep_up(here)
     again = await here.placed(quote)
     assert again.order_id == first.order_id
@@ -214,9 +221,9 @@ async def test_another_total_is_refused_with_the_right_one_and_places_nothing(he
     await here.placed(quote, total="5.8")
 
 
-async def test_an_expired_quote_says_quote_again_and_places_nothing(here: Quoting):
+async def test_an_expired_quote_says_quote_again_and_places_nothing(here: Quoting, time: Time):
     quote = await here.quote()
-    here.time.ahead = LIFETIME
+    time.ahead = LIFETIME
     with pytest.raises(QuoteExpired, match="Quote the order again"):
         await here.place(quote)
     await keep_up(here)
@@ -350,7 +357,7 @@ async def test_after_a_lost_answer_of_the_store_the_repeat_continues_with_the_sa
     database_url: str, tmp_path: Path, shop: MerchantServer, time: Time
 ):
     async with service(database_url, tmp_path / "data", now=time, place_seconds=1.0) as mercato:
-        here = Quoting(await trade(mercato, shop), time)
+        here = Quoting(await trade(mercato, shop))
         answered = shop.answers["place"]
         shop.answers["place"] = web_answer(500, {})
         quote = await here.quote()
@@ -402,11 +409,11 @@ async def test_a_quote_in_a_currency_that_its_store_has_left_says_quote_again_an
     assert await here.orders() == []
 
 
-async def test_a_quote_for_a_time_that_has_passed_says_quote_it_for_a_later_time(here: Quoting):
+async def test_a_quote_for_a_time_that_has_passed_says_quote_it_for_a_later_time(here: Quoting, time: Time):
     soon = rfc3339(here.trade.mercato.app.clock() + timedelta(minutes=5))
     later = {"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": soon}
     quote = await here.quote(here.trade.order(fulfillment=later))
-    here.time.ahead = timedelta(minutes=6)
+    time.ahead = timedelta(minutes=6)
     with pytest.raises(ValidationFailed, match=f"quoted for {soon}, which has passed") as caught:
         await here.place(quote)
     assert list(caught.value.errors) == []
@@ -427,6 +434,7 @@ async def test_a_store_that_paused_meanwhile_gets_no_order(here: Quoting):
 # --- at rest ----------------------------------------------------------------------------------------
 
 
+@own()
 async def test_nothing_of_the_customer_is_readable_at_rest_or_in_the_log(here: Quoting):
     order = here.trade.order(fulfillment=DELIVERY, note="For Ada's birthday")
     private = [
@@ -449,28 +457,29 @@ async def test_nothing_of_the_customer_is_readable_at_rest_or_in_the_log(here: Q
         assert text not in repr(logs)
 
 
+@own()
 async def test_a_placed_quote_has_nothing_of_its_customer_any_more(here: Quoting):
     await here.placed(await here.quote(), payment=CARD)
     row = await stored(here)
     assert (row.state, row.content, row.payment) == ("placed", None, None)
 
 
-async def test_the_order_is_erased_from_the_quote_when_it_expires(here: Quoting):
+async def test_the_order_is_erased_from_the_quote_when_it_expires(here: Quoting, time: Time):
     await here.quote()
-    here.time.ahead = LIFETIME - timedelta(minutes=1)
+    time.ahead = LIFETIME - timedelta(minutes=1)
     await keep_up(here)
     assert (await stored(here)).content is not None
-    here.time.ahead = LIFETIME
+    time.ahead = LIFETIME
     await keep_up(here)
     assert (await stored(here)).content is None
 
 
 @on_both
-async def test_old_quotes_are_deleted_and_their_orders_are_found_by_them_for_ever(here: Quoting):
+async def test_old_quotes_are_deleted_and_their_orders_are_found_by_them_for_ever(here: Quoting, time: Time):
     quote = await here.quote()
     placed = await here.placed(quote)
     unplaced = await here.quote()
-    here.time.ahead = KEPT + timedelta(seconds=5)
+    time.ahead = KEPT + timedelta(seconds=5)
     await keep_up(here)
     async with here.trade.mercato.app.db.read() as tx:
         assert await tx.all(select(quotes)) == []
@@ -481,6 +490,7 @@ async def test_old_quotes_are_deleted_and_their_orders_are_found_by_them_for_eve
         await here.find(unplaced)
 
 
+@own()
 async def test_an_erased_customers_quote_cannot_be_placed_however_it_spells_the_number(here: Quoting):
     app, store = here.trade.mercato.app, f"/v1/commerce/stores/{here.trade.store['storeId']}"
     assert (await here.trade.pos.call("PUT", store, {"address": {"country": "US"}})).status == 200
@@ -492,6 +502,7 @@ async def test_an_erased_customers_quote_cannot_be_placed_however_it_spells_the_
 
 
 @pytest.mark.parametrize("name", [CUSTOMER["email"].upper(), "+1 555 0100"])
+@own()
 async def test_an_erased_customers_quote_cannot_be_placed(here: Quoting, name: str):
     app = here.trade.mercato.app
     quote = await here.quote()
@@ -505,6 +516,7 @@ async def test_an_erased_customers_quote_cannot_be_placed(here: Quoting, name: s
 
 
 @on_both
+@own()
 async def test_a_customer_who_is_erased_while_the_quote_is_being_placed_stays_erased(here: Quoting):
     app, caller = here.trade.mercato.app, await here.caller()
     quote = await here.quote()
@@ -519,6 +531,7 @@ async def test_a_customer_who_is_erased_while_the_quote_is_being_placed_stays_er
 
 
 @on_both
+@own()
 async def test_a_repeat_gets_an_erased_customers_order_without_the_customer(here: Quoting):
     app = here.trade.mercato.app
     quote = await here.quote()
@@ -531,15 +544,16 @@ async def test_a_repeat_gets_an_erased_customers_order_without_the_customer(here
 
 
 @on_both
-async def test_a_deleted_partner_has_no_quotes(here: Quoting):
+async def test_a_deleted_partner_has_no_quotes(here: Quoting, time: Time):
     await here.quote()
     caller = await here.caller()
-    await offboarding.delete(here.trade.mercato.app.db, caller.partner_id, now=here.time)
+    await offboarding.delete(here.trade.mercato.app.db, caller.partner_id, now=time)
     async with here.trade.mercato.app.db.read() as tx:
         assert await tx.all(select(quotes)) == []
 
 
 @on_both
+@own()
 async def test_a_client_cannot_send_a_quotes_idempotency_key(here: Quoting):
     quote = await here.quote()
     await here.placed(quote)
