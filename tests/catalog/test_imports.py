@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -750,8 +751,7 @@ def documents(kind: info.Type, *, within: tuple[type, ...] = ()) -> st.SearchStr
 @given(data=st.data())
 def test_any_document_of_a_format_becomes_a_catalog_that_an_ingest_accepts(name: str, data: st.DataObject):
     sample = data.draw(st.sampled_from([[], {}, {"data": {}}, {"object": {}}]))
-    kind = info.type_info(FORMATS[name].shape_of(sample))
-    document = json.dumps(data.draw(documents(kind))).encode()
+    document = json.dumps(data.draw(documents_of(FORMATS[name].shape_of(sample)))).encode()
     try:
         made = convert(name, document, ASKED)
     except Problem:
@@ -779,6 +779,12 @@ SPELT = {
 def places_in(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [at, *(place for key, one in inner for place in places_in(one, (*at, key)))]
+
+
+@cache
+def documents_of(shape: type) -> st.SearchStrategy[Any]:
+    """Return documents of the type; to make the strategy takes as long as to draw from it."""
+    return documents(info.type_info(shape))
 
 
 def mutated(document: Any, chance: random.Random) -> bytes:

@@ -6,6 +6,7 @@ code does. Each is written once, with its revision, and never again: somebody ha
 
 import json
 import sys
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -42,8 +43,9 @@ def shared_out(found: list[Any]) -> list[Any]:
     ]
 
 
+@cache
 def load(path: Path) -> MetaData:
-    """Return the tables of a release, each after those that it refers to."""
+    """Return the tables of a release, each after those that it refers to: once, as statements of them are compiled."""
     tables = MetaData()
     for name, columns in json.loads(path.read_text()).items():
         Table(

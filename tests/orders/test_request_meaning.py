@@ -5,6 +5,7 @@ The requests are generated from the wire types: a member that is added to one is
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -119,6 +120,12 @@ def values(kind: info.Type, depth: int = 0) -> st.SearchStrategy[Any]:
             return scalars(scalar)
 
 
+@cache
+def documents(kind: type[Wire]) -> st.SearchStrategy[Any]:
+    """Return the strategy for requests of a type: to make it takes longer than to draw from it."""
+    return values(info.type_info(kind))
+
+
 def scalars(kind: info.Type) -> st.SearchStrategy[Any]:
     match kind:
         case info.StrType(pattern=pattern) if pattern == DECIMAL:
@@ -179,7 +186,7 @@ def at(document: Any, request: Request, path: str) -> Member:
 @every_request
 @given(data=st.data())
 def test_an_absent_member_and_a_null_one_are_the_same_request(request_: Request, data: st.DataObject):
-    document = data.draw(values(info.type_info(request_.kind)))
+    document = data.draw(documents(request_.kind))
     absent, null = copy(document), copy(document)
     chosen = data.draw(st.sets(st.sampled_from(names(document, request_)), min_size=1))
     # Those below first: a member of what is left out can't be left out.
@@ -195,7 +202,7 @@ def test_an_absent_member_and_a_null_one_are_the_same_request(request_: Request,
 @every_request
 @given(data=st.data())
 def test_amounts_and_instants_are_compared_by_value(request_: Request, data: st.DataObject):
-    document = data.draw(values(info.type_info(request_.kind)))
+    document = data.draw(documents(request_.kind))
     other = copy(document)
     for member in members(info.type_info(request_.kind), other):
         value = member.holder[member.name]
@@ -210,7 +217,7 @@ def test_amounts_and_instants_are_compared_by_value(request_: Request, data: st.
 def test_a_member_is_compared_by_value_also_if_it_is_the_only_optional_one(data: st.DataObject):
     """A placement is searched for such members if it has amounts or a time: a member elsewhere would be missed."""
     place, kind = REQUESTS["place"], info.type_info(PlaceOrderRequest)
-    document = data.draw(values(kind))
+    document = data.draw(documents(PlaceOrderRequest))
     by_value = [one.path for one in members(kind, document) if is_by_value(one.kind)]
     kept = data.draw(st.sampled_from(by_value))
     for member in [one for one in members(kind, document) if one.is_optional]:
@@ -228,7 +235,7 @@ def test_a_member_is_compared_by_value_also_if_it_is_the_only_optional_one(data:
 def test_every_member_counts(request_: Request, data: st.DataObject):
     """Without one of its optional members a request is another one, as it is with another value of any member."""
     kind = info.type_info(request_.kind)
-    document, other = data.draw(values(kind)), data.draw(values(kind))
+    document, other = data.draw(documents(request_.kind)), data.draw(documents(request_.kind))
     for one in (document, other):
         # A street is `address1` in other words: it counts only without that.
         for member in [found for found in members(kind, one) if found.name == "street"]:
