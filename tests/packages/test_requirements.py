@@ -4,12 +4,10 @@ import ast
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.audit import runtime_packages
@@ -17,12 +15,6 @@ from tests.docs.documents import ROOT
 
 PACKAGES: Final = sorted(file.parent for file in ROOT.glob("packages/*/pyproject.toml"))
 STANDARD: Final = {*sys.stdlib_module_names, "compression"}  # a package of it since Python 3.14
-
-
-@cache
-def installed() -> Mapping[str, list[str]]:
-    """Return the distributions by the packages in them."""
-    return packages_distributions()
 
 
 def imported(package: Path) -> Iterator[str]:
@@ -35,16 +27,22 @@ def imported(package: Path) -> Iterator[str]:
                 yield node.module.partition(".")[0]
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_a_distribution_requires_what_its_modules_import(package: Path):
+def undeclared(package: Path, installed: Mapping[str, list[str]]) -> set[str]:
+    """Return what the modules of a distribution import without requiring it."""
     project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
     name = project["name"]
     direct = {canonicalize_name(Requirement(need).name) for need in project["dependencies"]}
     required = {name, *direct, *runtime_packages(name, *project.get("optional-dependencies", {}))}
-    undeclared = {
+    return {
         module
         for module in imported(package)
         if module not in STANDARD
-        and not required & {canonicalize_name(found) for found in installed().get(module, [module])}
+        and not required & {canonicalize_name(found) for found in installed.get(module, [module])}
     }
-    assert undeclared == set()
+
+
+def test_a_distribution_requires_what_its_modules_import():
+    installed = packages_distributions()
+    assert {package.name: undeclared(package, installed) for package in PACKAGES} == {
+        package.name: set() for package in PACKAGES
+    }
