@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-import subprocess
+import signal
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -30,6 +30,7 @@ from sqlalchemy import (
 )
 from tests.catalog.documents import cafe
 from tests.db.test_migrate import an_empty_one
+from tests.forks import start
 from tests.partners.test_commands import Shell, shell
 from tests.service import merchant, service
 
@@ -204,13 +205,12 @@ asyncio.run(copy.copy(*sys.argv[1:], SCHEMA, finish=None, progress=progress))
 
 
 async def test_a_copy_that_is_killed_is_finished_by_the_same_command(
-    database_url: str, other_url: str, shell: Shell
+    database_url: str, other_url: str, shell: Shell, tmp_path: Path
 ):
     await fill(database_url)
-    killed = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", KILLED, database_url, other_url], check=False
-    )
-    assert killed.returncode == -9
+    (tmp_path / "killed.py").write_text(KILLED)
+    killed = await start(database_url, other_url, module="killed", cwd=tmp_path, env=os.environ)
+    assert await killed.wait() == -signal.SIGKILL
     rows = await rows_of(database_url)
     shown = await asyncio.to_thread(shell, "db", "copy", "--to", other_url)
     assert f"{ROWS * len(rows):,} rows in {len(rows)} tables: both databases are equal." in shown

@@ -1,15 +1,14 @@
 """Backup and restore with real processes: work in progress continues from the copy."""
 
-import asyncio
 import shutil
 import signal
-import sys
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
-from tests.processes.test_serve import mercato, partner, serving, until_status
+from tests.forks import start
+from tests.processes.test_serve import environment, mercato, partner, serving, until_status
 from tests.service import CATALOG, Client, merchant
 
 ONBOARDING = "/v1/commerce/onboarding/stores"
@@ -74,6 +73,7 @@ from mercato.platform.db import backup
 backup._check = lambda *_: os.kill(os.getpid(), {number})
 sys.exit(cli.run(["backup", {str(copies / "copy.db")!r}, "--data-dir", {str(data)!r}]))
 """
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
+    (tmp_path / "interrupted.py").write_text(script)
+    process = await start(module="interrupted", cwd=tmp_path, env=environment())
     assert await process.wait() == 128 + number
     assert list(copies.iterdir()) == []

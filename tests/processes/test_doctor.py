@@ -5,7 +5,6 @@ import json
 import re
 import resource
 import shutil
-import sys
 from collections import namedtuple
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +16,8 @@ from aiohttp import web
 from sqlalchemy import insert, update
 from tests.console.provider import provider
 from tests.databases import only_postgresql, only_sqlite, with_database
-from tests.partners.test_commands import MERCATO, Shell, fresh, shell
+from tests.forks import start
+from tests.partners.test_commands import Shell, fresh, shell
 from tests.partners.test_shared_limits import redis
 from tests.processes.test_serve import environment
 from tests.waiting import PATIENCE
@@ -341,15 +341,21 @@ def test_a_replica_of_an_embedded_database_is_refused(
     assert "hidden" not in str(found)
 
 
+LIMITED = """
+import resource
+from mercato_tools.cli.main import main
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 2048))
+main()
+"""
+
+
 @pytest.mark.parametrize("command", [["serve", "--port", "0"], ["worker"]], ids=lambda one: one[0])
 async def test_a_server_and_a_worker_raise_their_limit_of_open_files(command: list[str], tmp_path: Path):
-    limited = (
-        f"import os, resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, 2048)); os.execv({str(MERCATO)!r}, "
-    )
-    limited += f"{['mercato', *command, '--data-dir', str(tmp_path)]!r})"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", limited, stdout=asyncio.subprocess.PIPE, env=environment()
-    )
+    (tmp_path / "limited.py").write_text(LIMITED)
+    process = await start(
+        *command, "--data-dir", tmp_path,
+        module="limited", cwd=tmp_path, stdout=asyncio.subprocess.PIPE, env=environment(),
+    )  # fmt: skip
     try:
         assert process.stdout is not None
         async with asyncio.timeout(PATIENCE):

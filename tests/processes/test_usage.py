@@ -1,11 +1,13 @@
 """Messages of commands for wrong usage and unusual environments."""
 
 import json
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
 from tests.databases import only_sqlite
-from tests.processes.test_serve import mercato, partner
+from tests.forks import start
+from tests.processes.test_serve import environment, mercato, partner
 
 
 @pytest.mark.parametrize(
@@ -65,16 +67,33 @@ async def test_an_invalid_host_is_reported_without_a_traceback(
     assert "Traceback" not in err
 
 
+IN_ASCII = """
+import sys
+from mercato_tools.cli.main import main
+# What PYTHONIOENCODING=ascii does to a program that is started with it.
+for stream in (sys.stdout, sys.stderr):
+    stream.reconfigure(encoding="ascii")
+main()
+"""
+
+
 @only_sqlite
 async def test_a_terminal_that_lacks_characters_gets_question_marks(tmp_path: Path, database_kind: str):
-    ascii_only = {"PYTHONIOENCODING": "ascii"}
-    code, out, err = await mercato("audit", "--help", **ascii_only)
-    assert (code, err, "12h, ?" in out) == (0, "", True)
+    (tmp_path / "in_ascii.py").write_text(IN_ASCII)
+
+    async def shown(*arguments: str) -> str:
+        process = await start(
+            *arguments, module="in_ascii", cwd=tmp_path, env=environment(), stdout=PIPE, stderr=PIPE
+        )
+        out, err = await process.communicate()
+        assert (process.returncode, err) == (0, b"")
+        return out.decode()
+
+    assert "12h, ?" in await shown("audit", "--help")
     await mercato("partner", "create", "Café", "--kind", "both", "--data-dir", tmp_path)
-    code, out, err = await mercato("partner", "list", "--data-dir", tmp_path, **ascii_only)
-    assert (code, err, "Caf?" in out) == (0, "", True)
-    code, out, _ = await mercato("partner", "list", "--json", "--data-dir", tmp_path, **ascii_only)
-    assert (code, json.loads(out)["partners"][0]["name"]) == (0, "Café")
+    data = ("--data-dir", str(tmp_path))
+    assert "Caf?" in await shown("partner", "list", *data)
+    assert json.loads(await shown("partner", "list", "--json", *data))["partners"][0]["name"] == "Café"
 
 
 @only_sqlite

@@ -14,7 +14,7 @@ import aiohttp
 import psutil
 import pytest
 from aiohttp import web
-from tests.forks import INSTALLED, Running
+from tests.forks import Running
 from tests.ports import free_port
 from tests.processes.test_serve import mercato, partner, serving, until_status
 from tests.service import CATALOG, ITEM, Client, MerchantServer, merchant
@@ -275,10 +275,10 @@ async def test_a_worker_is_retried_while_no_process_can_be_started(
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 async def test_a_closed_output_does_not_fail_a_drained_stop(tmp_path: Path, workers: str):
-    async with serving(tmp_path, **INSTALLED, MERCATO_WORKERS=workers) as (process, _):
+    async with serving(tmp_path, MERCATO_WORKERS=workers) as (process, _):
         # The reader of its standard output goes away, as `head -1` does.
         assert process.stdout is not None
-        process._transport.get_pipe_transport(1).close()  # type: ignore[union-attr]
+        process.stdout._transport.close()  # type: ignore[attr-defined]
         await asyncio.sleep(0.1)
         process.terminate()
         assert await process.wait() == 0
