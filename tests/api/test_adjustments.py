@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
+from tests.api.examples import in_turn
 from tests.api.test_database_away import BLOCKED
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.catalog.documents import cafe
@@ -162,7 +163,7 @@ async def test_the_timeline_and_the_console_show_adjustments(here: Trade, mercat
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("change", "status", "pointers"),
     [
         ({"amount": "0.00"}, 422, ["/amount"]),
@@ -205,13 +206,13 @@ async def test_the_timeline_and_the_console_show_adjustments(here: Trade, mercat
 async def test_a_faulty_adjustment_is_refused_with_its_pointers_and_leaves_order_and_key_as_they_are(
     here: Trade, change: Any, status: int, pointers: list[str]
 ):
-    placed = await here.placed()
-    reply = await adjust(here, placed, REFUND | change, key="k")
+    placed, key = await here.placed(), str(uuid4())
+    reply = await adjust(here, placed, REFUND | change, key=key)
     assert (reply.status, [one["pointer"] for one in reply.json()["errors"]]) == (status, pointers), (
         reply.body
     )
     assert await read(here, placed) == placed
-    assert money((await adjust(here, placed, key="k")).json()) == ("5.80", "4.80")
+    assert money((await adjust(here, placed, key=key)).json()) == ("5.80", "4.80")
 
 
 async def test_a_refund_of_more_than_is_left_says_how_much_is_left(here: Trade):

@@ -5,7 +5,8 @@ from typing import Any
 from unicodedata import category
 
 import pytest
-from tests.api.trade import trade
+from tests.api.examples import example, in_turn
+from tests.api.trade import Trade, trade
 from tests.catalog.documents import CATALOG, DRINKS, EXTRAS, TEA, cafe, outcome
 from tests.console.visiting import enter_as_partner
 from tests.databases import only_sqlite
@@ -49,16 +50,20 @@ def test_spaces_and_controls_are_blank_and_letters_digits_marks_of_words_and_sym
     assert not is_blank("\u200b7\u200b")
 
 
+@pytest.fixture
+async def store(mercato: Service, pos: Client, shop: MerchantServer) -> Any:
+    return await mercato.live(pos, shop.host(MENU))
+
+
 @only_sqlite
-@pytest.mark.parametrize("name", BLANK, ids=ascii)
+@in_turn("name", BLANK)
 async def test_a_store_is_not_registered_or_renamed_with_one(
-    mercato: Service, pos: Client, shop: MerchantServer, name: str
+    mercato: Service, pos: Client, shop: MerchantServer, store: Any, name: str
 ):
     body = {"partnerStoreId": "s", "name": name, "address": {}, "catalogCallbackUrl": shop.host(MENU)}
     refused = [await pos.post(ONBOARDINGS, body)]
     # Beside another fault, which another reader finds.
     refused.append(await pos.post(ONBOARDINGS, body | {"timezone": "Nowhere"}))
-    store = await mercato.live(pos, shop.host(MENU))
     path = f"/v1/commerce/stores/{store['storeId']}"
     refused += [
         await pos.call("PUT", path, {"name": name}),
@@ -72,24 +77,27 @@ async def test_a_store_is_not_registered_or_renamed_with_one(
 
 
 @only_sqlite
-@pytest.mark.parametrize("name", BLANK, ids=ascii)
-async def test_a_partner_and_a_person_are_not_called_by_one(mercato: Service, pos: Client, name: str):
+async def test_a_partner_and_a_person_are_not_called_by_one(mercato: Service):
     made, client = await mercato.partner()
-    with pytest.raises(AccountError, match="can be seen"):
-        async with mercato.app.db.write() as tx:
-            await accounts.rename_partner(tx, made.id, name)
     owner = await enter_as_partner(mercato, client)
     await owner.open("/console/people")
-    page = await owner.post("/console/people", {"name": name, "role": "manager"})
-    assert page.status == 422
+    for name in BLANK:
+        with example(name):
+            with pytest.raises(AccountError, match="can be seen"):
+                async with mercato.app.db.write() as tx:
+                    await accounts.rename_partner(tx, made.id, name)
+            page = await owner.post("/console/people", {"name": name, "role": "manager"})
+            assert page.status == 422
+
+
+@pytest.fixture
+async def sells(mercato: Service, shop: MerchantServer) -> Trade:
+    return await trade(mercato, shop)
 
 
 @only_sqlite
-@pytest.mark.parametrize("reason", BLANK, ids=ascii)
-async def test_an_order_is_not_cancelled_adjusted_or_numbered_with_one(
-    mercato: Service, shop: MerchantServer, reason: str
-):
-    sells = await trade(mercato, shop)
+@in_turn("reason", BLANK)
+async def test_an_order_is_not_cancelled_adjusted_or_numbered_with_one(sells: Trade, reason: str):
     order_id = (await sells.placed())["orderId"]
     ours, theirs = f"/v1/marketfront/orders/{order_id}", f"/v1/commerce/orders/{order_id}"
     keyed = {"headers": {"Idempotency-Key": "one"}}
@@ -110,17 +118,15 @@ async def test_an_order_is_not_cancelled_adjusted_or_numbered_with_one(
 
 
 @only_sqlite
-@pytest.mark.parametrize("reason", BLANK, ids=ascii)
-async def test_in_the_console_one_is_the_reason_that_says_who_cancelled(
-    mercato: Service, shop: MerchantServer, reason: str
-):
-    sells = await trade(mercato, shop)
-    order_id = (await sells.placed())["orderId"]
-    people = await enter_as_partner(mercato, sells.pos)
-    await people.open(f"/console/orders/{order_id}")
-    assert (await people.post(f"/console/orders/{order_id}/cancel", {"reason": reason})).status == 200
-    order = (await sells.front.get(f"/v1/marketfront/orders/{order_id}")).json()
-    assert (order["state"], order["cancelReason"]) == ("cancelled", "CANCELLED_BY_STORE")
+async def test_in_the_console_one_is_the_reason_that_says_who_cancelled(sells: Trade):
+    people = await enter_as_partner(sells.mercato, sells.pos)
+    for reason in BLANK:
+        with example(reason):
+            order_id = (await sells.placed())["orderId"]
+            await people.open(f"/console/orders/{order_id}")
+            assert (await people.post(f"/console/orders/{order_id}/cancel", {"reason": reason})).status == 200
+            order = (await sells.front.get(f"/v1/marketfront/orders/{order_id}")).json()
+            assert (order["state"], order["cancelReason"]) == ("cancelled", "CANCELLED_BY_STORE")
 
 
 @pytest.mark.parametrize("name", BLANK, ids=ascii)

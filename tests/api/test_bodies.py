@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.api.examples import in_turn
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service, service
 from tests.waiting import PATIENCE, loop_timeout
@@ -58,7 +59,7 @@ def key_of(client: Client) -> str:
     return f"Authorization: Bearer {client.key}"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("target", "header", "status"),
     [
         (f"{STORES}/{NOWHERE}/status", "X-None: 1", 401),
@@ -90,7 +91,7 @@ async def test_an_operation_without_a_body_accepts_a_large_one(patient: Service,
     assert (status, store["status"]) == (200, "online")
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "body",
     [
         b'Content-Length: 50\r\n\r\n{"status":',

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.api.examples import in_turn
 from tests.catalog.documents import CAKE, EXTRAS, HOT, LEMON, MILK, TEA, cafe
 from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.live_stores import live_store
@@ -185,7 +186,7 @@ async def test_an_unknown_line_item_is_404(front: Client, store: Any):
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("quantity", "status"),
     [(0, 422), (-1, 422), (2**31, 422), (10**400, 422), ("1", 400), (1.5, 400), (2.0, 200)],
 )
@@ -209,7 +210,7 @@ async def test_two_hundred_lines_and_depth_eight_are_the_most(front: Client, sto
 
 
 @only_sqlite
-@pytest.mark.parametrize("depth", [50, 200, 1000, 3000])
+@in_turn("depth", [50, 200, 1000, 3000])
 async def test_modifiers_that_are_nested_at_any_depth_are_422(front: Client, store: Any, depth: int):
     before, after = json.dumps(line(TEA, 1, extras("@"))).split('"@"')
     deep = f"{before * depth}{json.dumps(line(TEA))}{after * depth}"

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
+from tests.api.examples import in_turn
 from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
 from tests.sharing import own, shared
@@ -237,7 +238,7 @@ async def test_without_a_webhook_url_nothing_is_pushed(
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("query", "body", "status", "code"),
     [
         ("", {"callbackUrl": "http://x/"}, 400, "MISSING_STORE_ID"),
@@ -371,7 +372,7 @@ async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: MerchantServer)
 
 
 @only_sqlite
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"sections": {}}', b"[]", b"3"])
+@in_turn("body", [b"", b"{}", b'{"sections": {}}', b"[]", b"3"])
 async def test_a_dry_run_of_neither_a_document_nor_a_callback_url_is_400(pos: Client, body: bytes):
     refused = await pos.post("/v1/commerce/catalogset-validation", body)
     assert (refused.status, refused.json()["errorCode"]) == (400, "INVALID_REQUEST")
@@ -399,7 +400,7 @@ async def test_a_third_dry_run_of_a_partner_at_one_time_is_429(
     assert sorted([(await task).status for task in tasks]) == [200, 200, 429]
 
 
-@pytest.mark.parametrize("document", [b"<html></html>", b"", b"[]", b'{"items":', b"\xff", b"[" * 100_000])
+@in_turn("document", [b"<html></html>", b"", b"[]", b'{"items":', b"\xff", b"[" * 100_000])
 async def test_documents_that_are_not_catalogs_fail_the_run_with_a_readable_message(
     mercato: Service, pos: Client, shop: MerchantServer, store: Any, document: bytes
 ):

@@ -12,8 +12,9 @@ from uuid import UUID, uuid4
 import pytest
 from aiohttp import web
 from sqlalchemy import ColumnElement, func, select, update
+from tests.api.examples import in_turn
 from tests.api.trade import Time
-from tests.databases import first_on_postgresql, mostly_sqlite, on_both
+from tests.databases import mostly_sqlite, on_both
 from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -87,10 +88,9 @@ async def test_the_same_document_again_succeeds_without_a_new_set(mercato: Servi
     assert (again["status"], again["catalogSetId"]) == ("succeeded", first["catalogSetId"])
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("document", "path"),
     [(BROKEN, "/sections/s1/itemIds/1"), (b"", ""), (b"[1", ""), ({"items": 3}, "/items")],
-    ids=["a reference", "empty", "broken JSON", "a type"],
 )
 @own()
 async def test_a_document_with_faults_ends_the_run_failed_and_isnt_kept(
@@ -286,10 +286,7 @@ async def test_a_document_with_faults_fails_at_once_also_with_an_instant(
     assert (await ended(mercato, pos, reply))["status"] == "failed"
 
 
-@first_on_postgresql
-@pytest.mark.parametrize(
-    "at", ["2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z", "tomorrow", "2090-01-01T00:00:00", ""]
-)
+@in_turn("at", ["2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z", "tomorrow", "2090-01-01T00:00:00", ""])
 async def test_an_instant_that_is_past_too_far_or_none_is_422(
     pos: Client, shop: MerchantServer, store: Any, at: str
 ):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.api.examples import in_turn
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, tea, trade
 from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service
@@ -83,7 +84,7 @@ async def test_a_payment_goes_to_the_store_unchanged_even_if_a_quantity_is_norma
 
 
 @only_sqlite
-@pytest.mark.parametrize("body", [b"{}", b"", b"[", b"null"])
+@in_turn("body", [b"{}", b"", b"[", b"null"])
 async def test_without_an_idempotency_key_it_is_missing_whatever_the_body_holds(here: Trade, body: bytes):
     for key in ({}, {"Idempotency-Key": "  "}):
         reply = await here.front.post(PLACE, body, headers=key)

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.api.examples import in_turn
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.console.visiting import enter_as_operator, enter_as_partner
 from tests.databases import mostly_sqlite, on_both, only_sqlite
@@ -63,7 +64,7 @@ async def test_the_same_courier_again_changes_nothing_also_once_the_order_is_clo
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("change", "status", "pointer"),
     [
         ({"courier": {}}, 422, "/courier"),

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import delete, select, update
+from tests.api.examples import in_turn
 from tests.api.trade import CUSTOMER, Time, Trade, trade
 from tests.catalog.documents import cafe
 from tests.databases import mostly_sqlite, on_both, only_sqlite
@@ -117,7 +118,7 @@ async def test_filters_choose_types_and_stores(here: Trade):
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("query", "status", "code"),
     [
         ({"types": "order.place"}, 422, "VALIDATION_FAILED"),

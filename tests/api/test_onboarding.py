@@ -3,9 +3,9 @@
 import asyncio
 from uuid import UUID, uuid4
 
-import pytest
 from aiohttp import web
 from sqlalchemy import update
+from tests.api.examples import in_turn
 from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.sharing import own, shared
@@ -174,7 +174,7 @@ async def test_concurrent_activates_create_one_store(mercato: Service, pos: Clie
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("member", "value", "status"),
     [
         ("catalogCallbackUrl", "/relative", 422),
@@ -240,7 +240,7 @@ async def test_a_us_postal_code_gives_the_store_its_time_zone(
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("member", "value"),
     [
         ("timezone", ""),

@@ -6,10 +6,11 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import update
+from tests.api.examples import in_turn
 from tests.api.test_feeds import COMMERCE, MARKETFRONT, follow
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, Trade, line, trade
 from tests.catalog.documents import TEA, cafe
-from tests.databases import first_on_postgresql, mostly_sqlite, on_both
+from tests.databases import mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -96,8 +97,7 @@ async def test_a_choice_at_registration_is_the_stores(mercato: Service, shop: Me
     assert store["warnings"] == [] or all(w["code"] != "ORDERS_UNSEEN" for w in store["warnings"])
 
 
-@first_on_postgresql
-@pytest.mark.parametrize(
+@in_turn(
     ("change", "pointer"),
     [
         ({"orderHandling": "fax"}, "/orderHandling"),
@@ -319,8 +319,7 @@ async def test_a_cancellation_that_nobody_asks_for_cannot_be_decided(manual: Tra
     assert (await read(manual, order))["state"] == "open"
 
 
-@first_on_postgresql
-@pytest.mark.parametrize(
+@in_turn(
     ("update", "pointer"),
     [
         ({"cancellation": {"accepted": False}, "status": "ready"}, "/cancellation"),
@@ -485,8 +484,7 @@ async def test_a_total_without_the_stores_charges_is_refused(manual: Trade):
     assert (await manual.place(manual.order(amounts={"total": "6.38"}))).status == 201
 
 
-@first_on_postgresql
-@pytest.mark.parametrize(
+@in_turn(
     ("charge", "at"),
     [
         ({"kind": "tax", "name": "T"}, ""),

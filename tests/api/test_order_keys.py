@@ -6,7 +6,7 @@ from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 import pytest
@@ -14,6 +14,7 @@ from aiohttp import web
 from msgspec import UNSET
 from msgspec.structs import replace
 from sqlalchemy import select, update
+from tests.api.examples import in_turn
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, MILK, TEA
 from tests.databases import first_on_postgresql, mostly_sqlite, on_both, only_postgresql
@@ -80,15 +81,14 @@ async def test_without_a_key_nothing_is_placed(here: Trade):
     assert (await here.pos.get(MERCHANT)).json()["orders"] == []
 
 
-@first_on_postgresql
-@pytest.mark.parametrize("key", ["x" * 256, "caf\u00e9", "a\tb"], ids=["256", "no ASCII", "a tab"])
+@in_turn("key", ["x" * 256, "caf\u00e9", "a\tb"])
 async def test_a_key_has_1_to_255_printable_ascii_characters(here: Trade, key: str):
     said = refused(await here.place(here.order(), key=key), 422, "VALIDATION_FAILED")
     assert said["errors"][0]["pointer"] is None
     assert here.shop.received.empty()
 
 
-@pytest.mark.parametrize("key", ["x" * 255, "a b", "!~{}\"'\\"], ids=["255", "a space", "signs"])
+@in_turn("key", ["x" * 255, "a b", "!~{}\"'\\"])
 async def test_any_printable_ascii_is_a_key(here: Trade, key: str):
     first = await here.place(here.order(), key=key)
     assert first.status == 201, first.body
@@ -124,26 +124,25 @@ async def test_the_formatting_of_a_request_makes_no_difference(here: Trade):
     same(first, await here.front.post(PLACE, spelt, headers=headers))
 
 
-@first_on_postgresql
-@pytest.mark.parametrize(
+@in_turn(
     "change",
     [
-        pytest.param({"cart": "another"}, id="cart"),
-        pytest.param({"payment": CARD | {"cardToken": "tok_card_4243"}}, id="payment"),
-        pytest.param({"payment": None}, id="no payment"),
-        pytest.param({"customer": CUSTOMER | {"phone": "+1"}}, id="customer"),
-        pytest.param({"amounts": {"tip": "0.01"}}, id="tip"),
-        pytest.param({"validatedOrderToken": "vo_x"}, id="token"),
+        {"cart": "another"},
+        {"payment": CARD | {"cardToken": "tok_card_4243"}},
+        {"payment": None},
+        {"customer": CUSTOMER | {"phone": "+1"}},
+        {"amounts": {"tip": "0.01"}},
+        {"validatedOrderToken": "vo_x"},
     ],
 )
 async def test_another_request_with_the_key_is_refused_and_changes_nothing(here: Trade, change: Any):
-    order = here.order(payment=CARD)
-    first = await here.place(order, key="k")
+    order, key = here.order(payment=CARD), str(uuid4())
+    first = await here.place(order, key=key)
     other = order | change
     if "cart" in change:
         other["cart"] = order["cart"] | {"lineItems": [tea(1)]}
-    refused(await here.place(other, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
-    same(first, await here.place(order, key="k"))
+    refused(await here.place(other, key=key), 422, "IDEMPOTENCY_KEY_REUSED")
+    same(first, await here.place(order, key=key))
     assert placed_at(here.shop) == [first.json()["orderId"]]
 
 

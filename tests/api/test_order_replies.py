@@ -2,10 +2,12 @@
 
 import json
 import tracemalloc
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.api.examples import example
 from tests.api.trade import MERCHANT, ORDERS, VALIDATE, Trade, trade
 from tests.databases import only_sqlite
 from tests.servers import Script, drip, drop, endless, hang, head, raw, redirect, reply, serve
@@ -89,49 +91,59 @@ VALIDATE_FAULTS = FAULTS | {
 PLACE_FAULTS = FAULTS | {"accepted isn't a boolean": replied({"accepted": 1})}
 
 
-def limited(faults: dict[str, Script]) -> list[Any]:
-    """Return the faults' names, with a time limit for validate where the store is late."""
-    return [
-        pytest.param(name, {"validate_seconds": SECONDS} if name in LATE else {}, id=name) for name in faults
-    ]
-
-
 # Place calls again until its time is over.
 short_place = pytest.mark.parametrize("timeouts", [{"place_seconds": SECONDS}], ids=["short"])
 
 
 @only_sqlite
-@pytest.mark.parametrize(("name", "timeouts"), limited(VALIDATE_FAULTS))
+@pytest.mark.parametrize(
+    ("names", "timeouts"),
+    [(VALIDATE_FAULTS.keys() - LATE, {}), (LATE, {"validate_seconds": SECONDS})],
+    ids=["in time", "late"],
+)
 async def test_a_validate_reply_that_cannot_be_used_is_the_stores_fault(
-    here: Trade, database_kind: str, name: str, timeouts: dict[str, Any]
+    here: Trade, database_kind: str, names: Collection[str], timeouts: dict[str, Any]
 ):
-    async with serve(VALIDATE_FAULTS[name]) as store:
-        await answering(here, store.url)
-        answer = await here.front.post(VALIDATE, here.order())
-        problem = unreachable(answer)
-        assert "orderId" not in problem
-        assert [request.path for request in store.requests] == ["/validate"]
-    logged = (await here.pos.get("/v1/commerce/webhook-deliveries?type=order.validate")).json()["deliveries"]
-    assert [(one["status"], one["attempts"]) for one in logged] == [("failed", 1)], logged
-    assert logged[0]["error"]
+    for number, name in enumerate(sorted(names), 1):
+        with example(name):
+            async with serve(VALIDATE_FAULTS[name]) as store:
+                await answering(here, store.url)
+                answer = await here.front.post(VALIDATE, here.order())
+                problem = unreachable(answer)
+                assert "orderId" not in problem
+                assert [request.path for request in store.requests] == ["/validate"]
+            logged = await calls(here, "order.validate")
+            assert len(logged) == number
+            assert (logged[0]["status"], logged[0]["attempts"]) == ("failed", 1), logged
+            assert logged[0]["error"]
 
 
 @only_sqlite
 @short_place
-@pytest.mark.parametrize("name", PLACE_FAULTS)
 async def test_a_place_reply_that_cannot_be_used_leaves_the_order_open_and_is_the_stores_fault(
-    here: Trade, database_kind: str, name: str, timeouts: dict[str, Any]
+    here: Trade, database_kind: str, timeouts: dict[str, Any]
 ):
-    token = await here.token(here.order())
-    async with serve(PLACE_FAULTS[name]) as store:
-        await answering(here, store.url)
-        problem = unreachable(await here.place(here.order(validatedOrderToken=token)))
-        assert {request.path for request in store.requests} == {"/place"}
-    order = (await here.front.get(f"{ORDERS}/{problem['orderId']}")).json()
-    assert (order["state"], order["status"]) == ("open", "pending")
-    logged = (await here.pos.get("/v1/commerce/webhook-deliveries?type=order.place")).json()["deliveries"]
-    assert [(one["status"], one["attempts"]) for one in logged] == [("pending", 1)], logged
-    assert logged[0]["error"]
+    hooks = here.shop.base + "/hooks"
+    for number, (name, script) in enumerate(PLACE_FAULTS.items(), 1):
+        with example(name):
+            await answering(here, hooks)
+            token = await here.token(here.order())
+            async with serve(script) as store:
+                await answering(here, store.url)
+                problem = unreachable(await here.place(here.order(validatedOrderToken=token)))
+                assert {request.path for request in store.requests} == {"/place"}
+                # None is sent again to this store, nor to the next.
+                order = (await here.front.get(f"{ORDERS}/{problem['orderId']}")).json()
+            assert (order["state"], order["status"]) == ("open", "pending")
+            logged = await calls(here, "order.place")
+            assert len(logged) == number
+            assert (logged[0]["status"], logged[0]["attempts"]) == ("pending", 1), logged
+            assert logged[0]["error"]
+
+
+async def calls(here: Trade, type_: str) -> Any:
+    """Return the logged calls of the type, the newest first."""
+    return (await here.pos.get(f"/v1/commerce/webhook-deliveries?type={type_}")).json()["deliveries"]
 
 
 def unreachable(answer: Answer) -> Any:
@@ -212,11 +224,16 @@ NOES = {
 
 
 @only_sqlite
-@pytest.mark.parametrize("name", NOES)
 async def test_a_stores_rejection_is_an_answer_to_validate_and_a_refusal_to_place(
-    here: Trade, database_kind: str, name: str
+    here: Trade, database_kind: str
 ):
-    no = NOES[name]
+    for name, no in NOES.items():
+        with example(name):
+            await answering(here, here.shop.base + "/hooks")
+            await validate_and_place_are_refused(here, no)
+
+
+async def validate_and_place_are_refused(here: Trade, no: No) -> None:
     token = await here.token(here.order())
     async with serve(no.script) as store:
         await answering(here, store.url)
@@ -285,10 +302,14 @@ YESES: dict[str, tuple[Any, dict[str, str]]] = {
 
 
 @only_sqlite
-@pytest.mark.parametrize("name", YESES)
-async def test_the_amounts_of_a_validate_reply_are_applied(here: Trade, database_kind: str, name: str):
-    answer, expected = YESES[name]
-    here.shop.answers["validate"] = answer
+async def test_the_amounts_of_a_validate_reply_are_applied(here: Trade, database_kind: str):
+    for name, (answer, expected) in YESES.items():
+        with example(name):
+            here.shop.answers["validate"] = answer
+            await amounts_are_applied(here, expected)
+
+
+async def amounts_are_applied(here: Trade, expected: dict[str, str]) -> None:
     order = here.order(amounts={"tip": "1.00", "fees": "9.99"})
     checked = await here.validate(order)
     assert checked["isValid"] is True, checked
@@ -313,8 +334,9 @@ async def test_another_sub_total_is_a_changed_price(here: Trade, database_kind: 
 
 
 @only_sqlite
-@pytest.mark.parametrize("odd", [{"total": "1.00"}, {"fees": "NaN"}, [], {"subTotal": 1}, "x"])
-async def test_amounts_of_a_place_reply_are_ignored(here: Trade, database_kind: str, odd: Any):
-    here.shop.answers["place"] = {"accepted": True, "partnerOrderId": 4711, "amounts": odd}
-    placed = await here.placed()
-    assert (placed["amounts"]["total"], placed["partnerOrderId"]) == ("5.80", "4711")
+async def test_amounts_of_a_place_reply_are_ignored(here: Trade, database_kind: str):
+    odd: tuple[Any, ...] = ({"total": "1.00"}, {"fees": "NaN"}, [], {"subTotal": 1}, "x")
+    for amounts in odd:
+        here.shop.answers["place"] = {"accepted": True, "partnerOrderId": 4711, "amounts": amounts}
+        placed = await here.placed()
+        assert (placed["amounts"]["total"], placed["partnerOrderId"]) == ("5.80", "4711"), amounts

@@ -19,7 +19,7 @@ from tests.console.test_lists import Recorder
 from tests.service import MerchantServer, service
 from tests.waiting import PATIENCE
 
-from mercato.features.orders import placement, queries, resubmission
+from mercato.features.orders import placement, queries, resubmission, submission
 from mercato.features.orders.privacy import erase_customer
 from mercato.features.orders.tables import order_submissions
 from mercato.features.webhooks.tables import deliveries, delivery_attempts
@@ -37,14 +37,15 @@ def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
     monkeypatch.setattr(resubmission, "RETRY_INTERVAL", timedelta(seconds=0.1))
     monkeypatch.setattr(resubmission, "MIN_WAIT", timedelta(seconds=0.05))
-    monkeypatch.setattr(resubmission, "POLL_SECONDS", 0.3)
+    monkeypatch.setattr(resubmission, "POLL_SECONDS", 0.1)
 
 
 @asynccontextmanager
 async def running(
     database_url: str, data: Path, shop: MerchantServer, **options: Any
 ) -> AsyncIterator[Trade]:
-    settings = {"place_seconds": 1.4, "place_resend_seconds": 600.0} | options
+    # The first background attempt waits until the request's time is over.
+    settings = {"place_seconds": 0.6, "place_resend_seconds": 600.0} | options
     async with service(database_url, data, **settings) as mercato:
         yield await trade(mercato, shop, event_url=shop.base + "/events")
 
@@ -55,7 +56,7 @@ async def foreground(
 ) -> AsyncIterator[Trade]:
     """A trade without background work once the store is live."""
     monkeypatch.setattr(resubmission, "POLL_SECONDS", 3_600.0)
-    async with running(database_url, tmp_path / "data", shop) as here:
+    async with running(database_url, tmp_path / "data", shop, place_seconds=1.4) as here:
         await here.mercato.app.worker.stop(grace=placement.SLACK)
         yield here
 
@@ -341,10 +342,13 @@ async def test_an_order_that_its_store_never_accepted_is_cancelled_and_both_part
 
 
 async def test_a_store_gets_no_order_after_the_notice_of_its_cancellation(
-    database_url: str, tmp_path: Path, shop: MerchantServer
+    database_url: str, tmp_path: Path, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
     """A repeat joins the order just before it is given up, and has time left for more attempts than that."""
-    async with running(database_url, tmp_path / "data", shop, place_seconds=3.0) as here:
+    # Attempts 0, 0.05, 0.15, 0.35 and 0.75 s after a request: the last of the repeat's would come after the notice.
+    monkeypatch.setattr(submission, "FIRST_WAIT", 0.05)
+    monkeypatch.setattr(submission, "MIN_ATTEMPT_SECONDS", 0.05)
+    async with running(database_url, tmp_path / "data", shop, place_seconds=1.0) as here:
         is_silent(here.shop)
         order_id = unreachable(await here.place(here.order(), key="k"))
         while not here.shop.received.empty():
@@ -572,19 +576,22 @@ async def test_a_merchants_update_accepts_a_waiting_order(foreground: Trade):
     assert [one["status"] for one in logged] == ["succeeded"]
 
 
-async def test_a_store_that_repeats_its_answer_changes_nothing_the_second_time(foreground: Trade):
-    here = foreground
+async def test_a_store_that_repeats_its_answer_changes_nothing_the_second_time(
+    database_url: str, tmp_path: Path, shop: MerchantServer
+):
     calls = []
 
     async def late_then_again(_request: web.Request, body: bytes) -> web.StreamResponse:
         calls.append(body)
         if len(calls) == 1:
-            await asyncio.sleep(1.8)  # longer than any attempt: the answer comes too late
+            await asyncio.sleep(1.2)  # longer than any attempt: the answer comes too late
         return web.json_response({"accepted": True, "partnerOrderId": "first"})
 
-    here.shop.answers["place"] = late_then_again
-    order_id = unreachable(await here.place(here.order(), key="k"))
-    reply = await here.place_until_answered(here.order(), key="k")
+    async with running(database_url, tmp_path / "data", shop, place_seconds=0.4) as here:
+        await here.mercato.app.worker.stop(grace=placement.SLACK)  # no background work
+        here.shop.answers["place"] = late_then_again
+        order_id = unreachable(await here.place(here.order(), key="k"))
+        reply = await here.place_until_answered(here.order(), key="k")
     assert (reply.status, reply.json()["orderId"], reply.json()["partnerOrderId"]) == (201, order_id, "first")
     assert len(set(calls)) == 1
 

@@ -2,10 +2,10 @@
 
 import json
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
-import pytest
 from aiohttp import web
+from tests.api.examples import in_turn
 from tests.databases import mostly_sqlite, on_both
 from tests.service import CATALOG, Client, MerchantServer, Service
 from tests.sharing import shared
@@ -24,13 +24,13 @@ def codes(answer: Any) -> list[tuple[str, str]]:
 
 
 async def register(pos: Client, url: str, address: object, **more: object) -> Any:
-    body = {"partnerStoreId": "s", "name": "S", "address": address, "catalogCallbackUrl": url} | more
+    body = {"partnerStoreId": str(uuid4()), "name": "S", "address": address, "catalogCallbackUrl": url} | more
     reply = await pos.post(ONBOARDINGS, body)
     assert reply.status == 201, reply.body
     return reply.json()
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("address", "timezone", "expected"),
     [
         ({"city": "Lyon", "country": "France"}, None, []),

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import func, select
+from tests.api.examples import in_turn
 from tests.api.trade import Time
 from tests.calibration import cpu_within
 from tests.databases import first_on_postgresql, mostly_sqlite, on_both, only_sqlite
@@ -96,7 +97,7 @@ async def test_a_pause_whose_end_has_passed_is_online(pos: Client, store: Any, t
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("body", "status", "pointer"),
     [
         ({"status": "closed"}, 422, "/status"),
@@ -118,7 +119,7 @@ async def test_an_invalid_availability_is_refused_with_a_pointer(
 
 
 @only_sqlite
-@pytest.mark.parametrize("number", ["1e999", "NaN", "-Infinity", "9" * 5000])
+@in_turn("number", ["1e999", "NaN", "-Infinity", "9" * 5000])
 async def test_a_number_that_no_type_holds_is_ignored_with_online_and_of_the_wrong_type_with_a_pause(
     pos: Client, store: Any, number: str
 ):
@@ -171,7 +172,7 @@ async def test_only_members_that_are_present_change_and_null_clears_five_of_them
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("body", "status", "pointers"),
     [
         ({"deliveryAllowed": False, "pickupAllowed": False}, 422, ["/deliveryAllowed"]),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.api.examples import in_turn
 from tests.databases import only_sqlite
 from tests.security.exchange import LAST, answers, exchange
 from tests.service import Client, MerchantServer, Service, service
@@ -26,7 +27,7 @@ async def problem_of(mercato: Service, sent: bytes) -> tuple[int, Any]:
     return first.status, json.loads(first.body)["errorCode"] if first.body else None
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("hosts", "status"),
     [
         (b"", 400),
@@ -59,7 +60,7 @@ async def test_of_a_target_with_a_host_the_path_is_read_and_the_host_header_coun
         assert json.loads(first.body)["type"] == f"http://{host.decode()}/errors/NOT_FOUND"
 
 
-@pytest.mark.parametrize("method", ["BREW", "get", "PROPFIND", "QUERY"])
+@in_turn("method", ["BREW", "get", "PROPFIND", "QUERY"])
 async def test_a_method_that_http_does_not_have_is_501_on_every_path(mercato: Service, method: str):
     for path in ("/healthz", "/no", "/v1/commerce/stores", "/console"):
         sent = f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
@@ -79,7 +80,7 @@ async def test_remembered_hosts_are_bounded(mercato: Service):
     assert {answer.status for answer in answers(await exchange(mercato, many + LAST))} == {200}
 
 
-@pytest.mark.parametrize("char", list("[]\\^`{|}"))
+@in_turn("char", list("[]\\^`{|}"))
 async def test_a_query_with_a_character_that_must_be_escaped_is_a_problem(mercato: Service, char: str):
     sent = f"GET /healthz?a=x{char} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     assert await problem_of(mercato, sent) == (400, "INVALID_REQUEST")
@@ -90,7 +91,7 @@ async def test_a_query_with_raw_letters_beyond_ascii_is_a_problem(mercato: Servi
     assert await problem_of(mercato, sent) == (400, "INVALID_REQUEST")
 
 
-@pytest.mark.parametrize("char", [b'"', b"<", b">", b"\x7f", b"\xe9"])
+@in_turn("char", [b'"', b"<", b">", b"\x7f", b"\xe9"])
 async def test_a_request_that_the_server_cannot_parse_is_a_400_without_a_body(mercato: Service, char: bytes):
     first = answers(await exchange(mercato, b"GET /healthz?a=" + char + b" HTTP/1.1\r\nHost: x\r\n\r\n"))[0]
     assert (first.status, first.body, first.headers[b"connection"]) == (400, b"", [b"close"])
@@ -137,7 +138,7 @@ async def test_a_preflight_of_an_allowed_origin_is_answered(
     assert "Access-Control-Allow-Credentials" not in reply.headers
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("path", "headers"),
     [
         (PLACE, preflight("POST", "https://evil.example")),

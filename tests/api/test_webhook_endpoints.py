@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from sqlalchemy import select, update
+from tests.api.examples import in_turn
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
 from tests.databases import mostly_sqlite, on_both, only_sqlite
@@ -217,8 +218,13 @@ async def test_a_reply_that_repeats_a_header_is_masked_in_the_log(here: Trade):
 # --- what is refused ----------------------------------------------------------------------------------
 
 
+@pytest.fixture
+async def registered(here: Trade) -> Any:
+    return await register(here.front, here.shop.base + "/mine")
+
+
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("body", "status", "pointer"),
     [
         ({}, 400, "/url"),
@@ -260,12 +266,11 @@ async def test_a_reply_that_repeats_a_header_is_masked_in_the_log(here: Trade):
     ],
 )
 async def test_what_an_endpoint_may_not_say_is_refused_where_it_is(
-    here: Trade, body: Any, status: int, pointer: str | None
+    here: Trade, registered: Any, body: Any, status: int, pointer: str | None
 ):
-    made = await register(here.front, here.shop.base + "/mine")
     for reply in (
         await here.front.post(FRONT, body),
-        await here.front.call("PUT", f"{FRONT}/{made['endpointId']}", body),
+        await here.front.call("PUT", f"{FRONT}/{registered['endpointId']}", body),
     ):
         assert reply.status == status, reply.body
         pointers = [fault["pointer"] for fault in reply.json()["errors"]]
