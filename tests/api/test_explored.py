@@ -8,10 +8,11 @@ from contextlib import AsyncExitStack
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import pytest
+from tests.api.examples import RUN
 from tests.api.trade import tea, trade
 from tests.api.world import make_endpoint
 from tests.databases import KINDS, new_database
@@ -20,8 +21,11 @@ from tests.service import Client, MerchantServer, Service, merchant, service
 from mercato.asgi import document
 from mercato.http.operations import Access
 
-EXAMPLES = [2, pytest.param(4, marks=pytest.mark.long)]
+EXAMPLES: Final = 2
 """Generated requests for each operation, every second with valid values. Making one costs more than answering it."""
+
+SHARES: Final = 3
+"""Of so many operations `make test` tries one, each run another one."""
 
 WORDED: dict[str, set[int]] = {"validateOrder": {503}, "placeOrder": {503}, "cancelOrder": {503}}
 """Operations whose 5xx may be caused by a store that doesn't answer."""
@@ -60,18 +64,22 @@ class Subject:
     ids: dict[str, str]
 
 
+Services = list[tuple[str, Service, MerchantServer]]
+"""Services, each with its kind of database and a merchant."""
+
+
 @pytest.fixture
-async def subjects(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[list[Subject]]:
+async def services(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Services]:
     """A service on each kind of database: both get the same requests."""
     chosen = request.config.getoption("--database")
-    made = []
+    made: Services = []
     async with AsyncExitStack() as stack:
         for kind in [one for one in KINDS if chosen in {None, one}]:
             # The merchant outlives the service, so that the last calls end at once.
             shop = await stack.enter_async_context(merchant())
             url = await stack.enter_async_context(new_database(kind))
             mercato = await stack.enter_async_context(service(url, tmp_path / kind))
-            made.append(await make_subject(kind, mercato, shop))
+            made.append((kind, mercato, shop))
         yield made
 
 
@@ -116,14 +124,30 @@ async def _delivery(client: Client, surface: str, kind: str) -> str:
 
 # The service under test shares the process, and its jitter comes from `random` while a request is being made up.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
-@pytest.mark.parametrize(
-    "surface", ["commerce", "marketfront", ""], ids=["commerce", "marketfront", "public"]
-)
-@pytest.mark.parametrize("examples", EXAMPLES)
-async def test_no_operation_answers_5xx_or_what_is_not_documented(
-    subjects: list[Subject], surface: str, examples: int
-):
-    found, answered = await asyncio.to_thread(explore, subjects, surface, examples)
+async def test_no_operation_answers_5xx_or_what_is_not_documented(services: Services):
+    await explored(services, slice(RUN % SHARES, None, SHARES), EXAMPLES)
+
+
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")
+@pytest.mark.long
+async def test_no_operation_answers_5xx_or_what_is_not_documented_to_more_requests(services: Services):
+    await explored(services, slice(None), 2 * EXAMPLES)
+
+
+async def explored(services: Services, share: slice, examples: int) -> None:
+    import schemathesis
+
+    every: list[Any] = [
+        result.ok()  # type: ignore[union-attr]  # a broken document fails in a test of its own
+        for result in schemathesis.openapi.from_dict(json.loads(document())).get_all_operations()
+    ]
+    found: list[str] = []
+    answered: Answered = defaultdict(set)
+    for surface in ("commerce", "marketfront", ""):
+        # Operations of one surface end what those of another need.
+        subjects = [await make_subject(*one) for one in services]
+        chosen = [operation for operation in every[share] if _surface(operation.path) == surface]
+        await asyncio.to_thread(explore, subjects, chosen, examples, found, answered)
     assert not found, "\n".join(found)
     # Refused requests alone prove nothing: each operation must have succeeded at least once.
     idle = {key: those for key, those in answered.items() if key[1] not in ONCE and min(those) >= 300}
@@ -134,9 +158,10 @@ Answered = dict[tuple[str, str], set[int]]
 """The statuses that were seen, by the kind of database and the operation."""
 
 
-def explore(subjects: list[Subject], surface: str, examples: int) -> tuple[list[str], Answered]:
-    """Call every operation of a surface with generated requests; return the faults, and the statuses seen."""
-    import schemathesis
+def explore(
+    subjects: list[Subject], operations: list[Any], examples: int, found: list[str], answered: Answered
+) -> None:
+    """Call operations with generated requests; add the faults to `found`, and the statuses seen to `answered`."""
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis.checks import not_a_server_error
     from schemathesis.specs.openapi.checks import (
@@ -146,10 +171,8 @@ def explore(subjects: list[Subject], surface: str, examples: int) -> tuple[list[
     )
 
     documented = [status_code_conformance, content_type_conformance, response_schema_conformance]
-    found: list[str] = []
-    answered: Answered = defaultdict(set)
     turns: Counter[str] = Counter()
-    explored = settings(
+    tries = settings(
         max_examples=examples,
         deadline=None,
         database=None,
@@ -184,13 +207,10 @@ def explore(subjects: list[Subject], surface: str, examples: int) -> tuple[list[
                 where = f"{name} on {subject.kind}"
                 found.extend(f"{where} {case.body!r:.200}: {one}" for one in failures.exceptions)
 
-        explored(given(case=operation.as_strategy())(call))()
+        tries(given(case=operation.as_strategy())(call))()
 
-    for result in schemathesis.openapi.from_dict(json.loads(document())).get_all_operations():
-        operation: Any = result.ok()  # type: ignore[union-attr]  # a broken document fails in a test of its own
-        if _surface(operation.path) == surface:
-            try_out(operation)
-    return found, answered
+    for operation in operations:
+        try_out(operation)
 
 
 def _surface(path: str) -> str:
