@@ -5,6 +5,7 @@ process is gone, so that even a killed run leaves no server behind. Started agai
 continues with its data.
 """
 
+import fcntl
 import os
 import pwd
 import signal
@@ -13,6 +14,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import IO
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -50,22 +52,7 @@ def main() -> None:
     (directory / "ready").unlink(missing_ok=True)
     log = (directory / "log").open("ab")
     if not data.exists():
-        subprocess.run(
-            [
-                binaries / "initdb",
-                "-D",
-                data,
-                "-U",
-                "postgres",
-                "--auth=trust",
-                "--encoding=utf8",
-                "--no-sync",
-            ],
-            check=True,
-            user=user,
-            stdout=log,
-            stderr=log,
-        )
+        make_data(data, user, log)
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     server = subprocess.Popen(
         [binaries / "postgres", "-D", data, "-k", directory, *options], user=user, stdout=log, stderr=log
@@ -78,6 +65,30 @@ def main() -> None:
         if not Path(f"/proc/{watched}").exists():
             server.send_signal(signal.SIGQUIT)
         time.sleep(0.2)
+
+
+def make_data(data: Path, user: str | None, log: IO[bytes]) -> None:
+    """Make what a server begins with.
+
+    The first server of a run of the tests initialises it, and each copies that, which takes a seventh of the CPU.
+    """
+
+    def run(*command: str | Path) -> None:
+        subprocess.run(command, check=True, user=user, stdout=log, stderr=log)
+
+    run_directory = os.environ.get("MERCATO_TEST_DIRECTORY")
+    home = data.parent if run_directory is None else Path(run_directory) / "initialised"
+    home.mkdir(exist_ok=True)
+    user_of(home)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "data").exists():
+            run(
+                BINARIES / "initdb",
+                *("-D", home / "data", "-U", "postgres", "--auth=trust", "--encoding=utf8", "--no-sync"),
+            )
+    if data != home / "data":
+        run("cp", "-r", home / "data", data)
 
 
 def user_of(directory: Path) -> str | None:

@@ -26,7 +26,12 @@ async def test_it_prints_and_ends_as_the_installed_program_does(tmp_path: Path, 
 
 @only_sqlite
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -signal.SIGKILL)]
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 0),
+        pytest.param(signal.SIGINT, 0, marks=pytest.mark.long),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
 )
 async def test_a_signal_ends_it_as_it_ends_the_installed_program(
     tmp_path: Path, database_kind: str, number: signal.Signals, code: int

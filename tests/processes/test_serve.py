@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from tests.databases import only_sqlite
-from tests.forks import INSTALLED, Running, start
+from tests.forks import Running, start
 from tests.service import CATALOG, Client, MerchantServer, merchant
 from tests.waiting import PATIENCE, loop_timeout
 
@@ -82,8 +82,8 @@ async def shop() -> AsyncIterator[MerchantServer]:
 async def test_a_partner_is_created_while_the_server_runs_and_sigterm_ends_it_with_0(
     tmp_path: Path, shop: MerchantServer
 ):
-    async with serving(tmp_path, **INSTALLED) as (process, base), aiohttp.ClientSession() as session:
-        made = await partner(tmp_path, **INSTALLED)
+    async with serving(tmp_path) as (process, base), aiohttp.ClientSession() as session:
+        made = await partner(tmp_path)
         assert set(made) == {"partnerId", "commerceKey", "commerceKeyId", "signingSecret"}
         client = Client(base, made["commerceKey"], session)
         assert (await client.get("/v1/commerce/stores")).json() == {"stores": [], "nextCursor": None}
