@@ -77,6 +77,11 @@ _FIND_CURRENT: Final = prepared(
 )
 _FIND_CURRENT_SET: Final = prepared(select(owners.c.current_set_id).where(_OF_OWNER))
 _INSERT_SET: Final = prepared_insert(sets, *NewSet.__struct_fields__)
+# These two aren't prepared: megabytes are written and read in a thread.
+_INSERT_BODY: Final = insert(bodies)
+_FIND_BODY: Final = select(bodies.c.body).where(
+    bodies.c.set_id == bindparam("set_id"), bodies.c.coding == bindparam("coding")
+)
 _TOUCH_SOURCE: Final = prepared_update(sets, "source_url", "source_etag", where=[_OF_SET])
 _FIND_OWNER_OF_SET: Final = prepared(select(sets.c.owner_id).where(_OF_SET))
 
@@ -97,8 +102,7 @@ async def insert_set(tx: Write, new: NewSet, parts: Mapping[str, bytes]) -> None
     """Store a set and its bytes (coding → body); it isn't served before `periods.switch`."""
     await tx.execute(_INSERT_SET, msgspec.structs.asdict(new))
     for coding, body in parts.items():
-        # Not prepared: megabytes are written in a thread.
-        await tx.execute(insert(bodies).values(set_id=new.id, coding=coding, body=body))
+        await tx.execute(_INSERT_BODY, {"set_id": new.id, "coding": coding, "body": body})
 
 
 async def touch_source(tx: Write, set_id: UUID, *, url: str, etag: str | None) -> None:
@@ -108,9 +112,7 @@ async def touch_source(tx: Write, set_id: UUID, *, url: str, etag: str | None) -
 
 async def find_body(tx: Read, set_id: UUID, coding: str) -> bytes | None:
     """Return the set's bytes in one coding (`zstd`, `br`, `gzip`, COMPILED or SEARCH)."""
-    body: bytes | None = await tx.scalar(
-        select(bodies.c.body).where(bodies.c.set_id == set_id, bodies.c.coding == coding)
-    )
+    body: bytes | None = await tx.scalar(_FIND_BODY, {"set_id": set_id, "coding": coding})
     return body
 
 
@@ -253,16 +255,20 @@ def _fault_chars(row: AnyRow) -> int:
     return len(row.errors) + len(row.warnings)
 
 
+_other: Final = runs.alias()
+# PostgreSQL before version 18 has no max() of UUIDs.
+_NEWEST: Final = (
+    select(_other.c.id).where(_other.c.owner_id == runs.c.owner_id).order_by(_other.c.id.desc()).limit(1)
+)
+# Not prepared: the faults of many runs are long.
+_LATEST: Final = select(*_RUN).where(
+    runs.c.owner_id.in_(bindparam("owner_ids", expanding=True)), runs.c.id == _NEWEST.scalar_subquery()
+)
+
+
 async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:
     """Return each owner's newest run: of the first owners, if theirs have more faults than MAX_PAGE_CHARS."""
-    other = runs.alias()
-    # PostgreSQL before version 18 has no max() of UUIDs.
-    newest = (
-        select(other.c.id).where(other.c.owner_id == runs.c.owner_id).order_by(other.c.id.desc()).limit(1)
-    )
-    rows = await tx.all(
-        select(*_RUN).where(runs.c.owner_id.in_(owner_ids), runs.c.id == newest.scalar_subquery())
-    )
+    rows = await tx.all(_LATEST, {"owner_ids": owner_ids})
     found = {row.owner_id: row for row in rows}
     in_order = [found[owner] for owner in owner_ids]
     newest_runs, _ = end_page(in_order, len(in_order), _fault_chars, most=MAX_PAGE_CHARS)

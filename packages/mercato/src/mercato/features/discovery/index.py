@@ -13,6 +13,7 @@ from mercato.features.discovery.hours import key_of, pack_spans
 from mercato.features.discovery.tables import opening_hours, store_cards, store_search, store_words
 from mercato.features.discovery.text import Listing, document_of
 from mercato.platform.db.engine import AnyRow, Read, Write
+from mercato.platform.db.statements import prepared, prepared_insert, prepared_update
 from mercato_catalog import words as names
 
 _ADD_HOURS: Final = text(
@@ -24,6 +25,17 @@ _ADD_HOURS: Final = text(
 _SET_WORDS: Final = text(
     "UPDATE store_search SET words = array_to_tsvector(CAST(:words AS text[])) WHERE number = :number"
 ).bindparams(bindparam("words", type_=ARRAY(Text)))
+
+
+_FIND: Final = prepared(
+    select(
+        *(store_search.c.number, store_search.c.hours_key, store_search.c.pickup, store_search.c.delivery)
+    ).where(store_search.c.store_id == bindparam("where_store"))
+)
+_NUMBER: Final = bindparam("where_number", type_=BigInteger)
+# Not prepared: a store may have thousands of words.
+_DELETE_WORDS: Final = delete(store_words).where(store_words.c.rowid == _NUMBER)
+_INSERT_WORDS: Final = insert(store_words)
 
 
 MAX_NAME: Final = 200
@@ -50,6 +62,18 @@ class SearchColumns(Struct, frozen=True):
     delivery: bool
     hours_key: int
     paused_until: int
+
+
+_INSERT: Final = prepared(
+    insert(store_search)
+    .values({name: bindparam(name) for name in ("store_id", *SearchColumns.__struct_fields__)})
+    .returning(store_search.c.number)
+)
+_UPDATE: Final = prepared_update(
+    store_search, *SearchColumns.__struct_fields__, where=[store_search.c.number == _NUMBER]
+)
+_INSERT_CARD: Final = prepared_insert(store_cards)
+_UPDATE_CARD: Final = prepared_update(store_cards, "card", "version", where=[store_cards.c.number == _NUMBER])
 
 
 def name_key_of(name: str) -> str:
@@ -88,14 +112,12 @@ async def put(tx: Write, listing: Listing) -> None:
     values = asdict(columns_of(listing))
     card = {"card": listing.card, "version": listing.card_version}
     if old is None:
-        number = await tx.scalar(
-            insert(store_search).values(store_id=listing.store_id, **values).returning(store_search.c.number)
-        )
-        await tx.execute(insert(store_cards).values(number=number, store_id=listing.store_id, **card))
+        number = await tx.scalar(_INSERT, values | {"store_id": listing.store_id})
+        await tx.execute(_INSERT_CARD, card | {"number": number, "store_id": listing.store_id})
     else:
         number = old.number
-        await tx.execute(update(store_search).where(store_search.c.number == number).values(values))
-        await tx.execute(update(store_cards).where(store_cards.c.number == number).values(card))
+        await tx.execute(_UPDATE, values | {"where_number": number})
+        await tx.execute(_UPDATE_CARD, card | {"where_number": number})
     await _write_words(tx, number, document_of(listing, tx.dialect))
 
 
@@ -120,21 +142,20 @@ async def remove(tx: Write, store_id: UUID) -> None:
     await _add(tx, None, old.hours_key, -1, -int(old.pickup), -int(old.delivery))
     await tx.execute(delete(store_cards).where(store_cards.c.number == old.number))
     if tx.dialect == "sqlite":
-        await tx.execute(delete(store_words).where(store_words.c.rowid == old.number))
+        await tx.execute(_DELETE_WORDS, {"where_number": old.number})
     await tx.execute(delete(store_search).where(store_search.c.number == old.number))
 
 
 async def _find(tx: Write, store_id: UUID) -> AnyRow | None:
-    c = store_search.c
-    return await tx.first(select(c.number, c.hours_key, c.pickup, c.delivery).where(c.store_id == store_id))
+    return await tx.first(_FIND, {"where_store": store_id})
 
 
 async def _write_words(tx: Write, number: int, words: Sequence[str]) -> None:
     if tx.dialect == "postgresql":
         await tx.execute(_SET_WORDS, {"number": number, "words": list(words)})
         return
-    await tx.execute(delete(store_words).where(store_words.c.rowid == number))
-    await tx.execute(insert(store_words).values(rowid=number, words=" ".join(words)))
+    await tx.execute(_DELETE_WORDS, {"where_number": number})
+    await tx.execute(_INSERT_WORDS, {"rowid": number, "words": " ".join(words)})
 
 
 async def _count(tx: Write, old: AnyRow | None, listing: Listing) -> None:
@@ -153,9 +174,9 @@ async def _count(tx: Write, old: AnyRow | None, listing: Listing) -> None:
 
 
 async def _add(tx: Write, hours: Hours | None, key: int, number: int, pickup: int, delivery: int) -> None:
-    c = opening_hours.c
-    values = {"stores": c.stores + number, "pickup": c.pickup + pickup, "delivery": c.delivery + delivery}
     if hours is None:
+        c = opening_hours.c
+        values = {"stores": c.stores + number, "pickup": c.pickup + pickup, "delivery": c.delivery + delivery}
         await tx.execute(update(opening_hours).where(c.key == key).values(values))
         await tx.execute(delete(opening_hours).where(c.key == key, c.stores == 0))
         return

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -315,14 +316,21 @@ async def _number_changes(tx: Write, changed: Sequence[AnyRow], *, after: int) -
 
 
 async def _mark(tx: Write, store_id: UUID, mark: _Mark) -> None:
-    insert = conflicting_insert(store_changes, tx.dialect)
-    marked: dict[str, object] = {"position": mark.position, "at": mark.at}
-    marked |= {kind: mark.position for kind in ALL_KINDS if kind in mark.kinds}
-    if mark.is_gone is not None:
-        marked["is_gone"] = mark.is_gone
-    unmarked = {"is_gone": False} | dict.fromkeys(ALL_KINDS, 0)
-    await tx.execute(
-        insert.values({"store_id": store_id} | unmarked | marked).on_conflict_do_update(
-            index_elements=["store_id"], set_=marked
-        )
+    changes = [kind for kind in ALL_KINDS if kind in mark.kinds]
+    marked: dict[str, object] = {"store_id": store_id, "position": mark.position, "at": mark.at}
+    marked |= {str(kind): mark.position if kind in changes else 0 for kind in ALL_KINDS}
+    marked["is_gone"] = bool(mark.is_gone)
+    await tx.execute(_mark_of(tx.dialect, *changes, *([] if mark.is_gone is None else ["is_gone"])), marked)
+
+
+@cache
+def _mark_of(dialect: Dialect, *changes: str) -> Insert:
+    """Return the statement that marks a store with these changes, of which there are few combinations."""
+    new = conflicting_insert(store_changes, dialect).values(
+        {column.name: bindparam(column.name) for column in store_changes.c}
     )
+    marked: Insert = new.on_conflict_do_update(
+        index_elements=["store_id"],
+        set_={name: new.excluded[name] for name in ("position", "at", *changes)},
+    )
+    return prepared(marked)

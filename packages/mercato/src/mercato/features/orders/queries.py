@@ -502,6 +502,32 @@ class UnattendedOrder(NamedTuple):
     partner_id: UUID
 
 
+_ITS_JOB: Final = (
+    select(jobs.c.id)
+    .where(
+        jobs.c.kind.in_(bindparam("kinds", expanding=True)),
+        # A job's key is the id in hexadecimal: as SQLite stores it, and PostgreSQL without the hyphens.
+        jobs.c.dedup == func.replace(cast(deliveries.c.order_id, Text), "-", ""),
+        # The condition of the partial index that finds it.
+        text("dedup IS NOT NULL AND jobs.state <> 'dead'"),
+    )
+    # Looked up row by row: PostgreSQL may make a join of NOT EXISTS, and read all jobs for it.
+    .limit(1)
+    .scalar_subquery()
+)
+# Not prepared: thousands of orders may wait.
+_UNATTENDED: Final = (
+    select(deliveries.c.order_id, deliveries.c.store_id, deliveries.c.partner_id)
+    .where(
+        deliveries.c.give_up_at.is_not(None),
+        not_(deliveries.c.created_at.between(bindparam("before"), bindparam("after"))),
+        _ITS_JOB.is_(None),
+    )
+    .order_by(deliveries.c.created_at)
+    .limit(bindparam("limit"))
+)
+
+
 async def list_unattended(
     tx: Read, *, before: datetime, after: datetime, kinds: Sequence[str], limit: int
 ) -> list[UnattendedOrder]:
@@ -510,30 +536,8 @@ async def list_unattended(
     It reads the row of every order that waits for its store, and looks for its job in an index. Submitting them again
     costs a hundred times as much.
     """
-    its_job = (
-        select(jobs.c.id)
-        .where(
-            jobs.c.kind.in_(kinds),
-            # A job's key is the id in hexadecimal: as SQLite stores it, and PostgreSQL without the hyphens.
-            jobs.c.dedup == func.replace(cast(deliveries.c.order_id, Text), "-", ""),
-            # The condition of the partial index that finds it.
-            text("dedup IS NOT NULL AND jobs.state <> 'dead'"),
-        )
-        # Looked up row by row: PostgreSQL may make a join of NOT EXISTS, and read all jobs for it.
-        .limit(1)
-        .scalar_subquery()
-    )
-    rows = await tx.all(
-        select(deliveries.c.order_id, deliveries.c.store_id, deliveries.c.partner_id)
-        .where(
-            deliveries.c.give_up_at.is_not(None),
-            not_(deliveries.c.created_at.between(before, after)),
-            its_job.is_(None),
-        )
-        .order_by(deliveries.c.created_at)
-        .limit(limit)
-    )
-    return [UnattendedOrder(*row) for row in rows]
+    given = {"before": before, "after": after, "kinds": kinds, "limit": limit}
+    return [UnattendedOrder(*row) for row in await tx.all(_UNATTENDED, given)]
 
 
 async def delete_earlier_submission(tx: Write, order_id: UUID) -> None:

@@ -71,6 +71,12 @@ _MAX_ALIKE: Final = 100
 
 _HAS_TOKEN: Final = exists().where(webhook_tokens.c.partner_id == partners.c.id).label("has_webhook_token")
 _PARTNER: Final = select(*partners.c, _HAS_TOKEN)
+_THIS_PARTNER: Final = partners.c.id == bindparam("where_id")
+_PARTNER_BY_ID: Final = prepared(_PARTNER.where(_THIS_PARTNER))
+_LOCK_PARTNER: Final = prepared(_PARTNER.where(_THIS_PARTNER).with_for_update(of=partners, key_share=True))
+_HOLD_ACTIVE: Final = prepared(
+    select(partners.c.id).where(_THIS_PARTNER, partners.c.suspended_at.is_(None)).with_for_update(read=True)
+)
 _INSERT_PARTNER: Final = prepared_insert(partners)
 
 
@@ -81,7 +87,7 @@ async def insert_partner(tx: Write, partner: Partner) -> None:
 
 
 async def find_partner(tx: Read, partner_id: UUID) -> Partner | None:
-    row = await tx.first(_PARTNER.where(partners.c.id == partner_id))
+    row = await tx.first(_PARTNER_BY_ID, {"where_id": partner_id})
     return None if row is None else _partner(row)
 
 
@@ -90,8 +96,7 @@ _GONE: Final = "This partner is suspended. Ask the operator of this service."
 
 async def lock_partner(tx: Write, partner_id: UUID) -> Partner | None:
     """Return the partner and lock its row until the transaction ends. Orders in its name don't wait for it."""
-    locked = _PARTNER.where(partners.c.id == partner_id).with_for_update(of=partners, key_share=True)
-    row = await tx.first(locked)
+    row = await tx.first(_LOCK_PARTNER, {"where_id": partner_id})
     return None if row is None else _partner(row)
 
 
@@ -143,7 +148,7 @@ async def find_prefixes(tx: Read, key_ids: Collection[UUID]) -> dict[UUID, str]:
     return {row.id: row.prefix for row in await tx.all(named)}
 
 
-_EVENT_URL = prepared(select(partners.c.event_url).where(partners.c.id == bindparam("where_id")))
+_EVENT_URL = prepared(select(partners.c.event_url).where(_THIS_PARTNER))
 
 
 async def find_event_url(tx: Read, partner_id: UUID) -> str | None:
@@ -156,8 +161,7 @@ async def hold_active_partner(tx: Write, partner_id: UUID) -> None:
 
     Its key was looked up before that. Raises Forbidden for a partner that is suspended or gone.
     """
-    free = select(partners.c.id).where(partners.c.id == partner_id, partners.c.suspended_at.is_(None))
-    if await tx.first(free.with_for_update(read=True)) is None:
+    if await tx.first(_HOLD_ACTIVE, {"where_id": partner_id}) is None:
         raise errors.Forbidden(_GONE)
 
 
@@ -203,8 +207,11 @@ async def update_partner(tx: Write, partner_id: UUID, **values: Any) -> bool:
 # --- keys --------------------------------------------------------------------------------------------
 
 
+_INSERT_KEY: Final = prepared_insert(api_keys)
+
+
 async def insert_key(tx: Write, key: ApiKey, *, digest: bytes) -> None:
-    await tx.execute(insert(api_keys).values(asdict(key) | {"hash": digest}))
+    await tx.execute(_INSERT_KEY, asdict(key) | {"hash": digest})
 
 
 _PREFIX: Final = "of_agent_"
@@ -234,28 +241,35 @@ class KeyWithPartner(NamedTuple):
     event_url: str | None
 
 
+_CALLER: Final = (
+    select(
+        api_keys,
+        *_OF_AGENT,
+        partners.c.limits,
+        partners.c.event_url,
+        partners.c.suspended_at,
+        _stores_of(api_keys.c.partner_id).scalar_subquery().label("stores"),
+    )
+    .join(partners, partners.c.id == api_keys.c.partner_id)
+    .outerjoin(agents, agents.c.id == api_keys.c.agent_id)
+)
+# Not prepared: a partner may have thousands of stores.
+_CALLER_BY_DIGEST: Final = _CALLER.where(api_keys.c.hash == bindparam("where_hash"))
+_CALLER_BY_KEY_ID: Final = _CALLER.where(
+    api_keys.c.id == bindparam("where_id"), api_keys.c.partner_id == bindparam("where_partner")
+)
+
+
 async def find_caller_by_digest(tx: Read, digest: bytes) -> KeyWithPartner | None:
-    return await _with_partner(tx, api_keys.c.hash == digest)
+    return _with_partner(await tx.first(_CALLER_BY_DIGEST, {"where_hash": digest}))
 
 
 async def find_caller_by_key_id(tx: Read, key_id: UUID, partner_id: UUID) -> KeyWithPartner | None:
-    return await _with_partner(tx, and_(api_keys.c.id == key_id, api_keys.c.partner_id == partner_id))
+    of_key = {"where_id": key_id, "where_partner": partner_id}
+    return _with_partner(await tx.first(_CALLER_BY_KEY_ID, of_key))
 
 
-async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> KeyWithPartner | None:
-    row = await tx.first(
-        select(
-            api_keys,
-            *_OF_AGENT,
-            partners.c.limits,
-            partners.c.event_url,
-            partners.c.suspended_at,
-            _stores_of(api_keys.c.partner_id).scalar_subquery().label("stores"),
-        )
-        .join(partners, partners.c.id == api_keys.c.partner_id)
-        .outerjoin(agents, agents.c.id == api_keys.c.agent_id)
-        .where(condition)
-    )
+def _with_partner(row: Row[Any] | None) -> KeyWithPartner | None:
     if row is None:
         return None
     limits = msgspec.json.decode(row.limits, type=Limits)
@@ -375,27 +389,26 @@ async def set_agent_key(tx: Write, agent_id: UUID, key_id: UUID) -> None:
 # --- signing secrets ---------------------------------------------------------------------------------
 
 
-async def insert_secret(tx: Write, partner_id: UUID, secret: SigningSecret, *, sealed: bytes) -> None:
-    await tx.execute(
-        insert(signing_secrets).values(
-            id=secret.id,
-            partner_id=partner_id,
-            secret=sealed,
-            created_at=secret.created_at,
-            expires_at=secret.expires_at,
-        )
+_INSERT_SECRET: Final = prepared_insert(signing_secrets)
+_SECRETS: Final = prepared(
+    select(signing_secrets)
+    .where(
+        signing_secrets.c.partner_id == bindparam("where_partner"),
+        or_(signing_secrets.c.expires_at.is_(None), signing_secrets.c.expires_at > bindparam("now")),
     )
+    # The current one never expires: that makes it the newest, whatever the clocks say.
+    .order_by(signing_secrets.c.expires_at.is_(None).desc(), signing_secrets.c.created_at.desc())
+)
+_NEWEST_SECRET: Final = prepared(select(signing_secrets).order_by(signing_secrets.c.id.desc()).limit(1))
+
+
+async def insert_secret(tx: Write, partner_id: UUID, secret: SigningSecret, *, sealed: bytes) -> None:
+    await tx.execute(_INSERT_SECRET, asdict(secret) | {"partner_id": partner_id, "secret": sealed})
 
 
 async def list_secrets(tx: Read, partner_id: UUID, *, now: datetime) -> list[tuple[SigningSecret, bytes]]:
     """Return the secrets that are valid now, at most two, the newest first, each with its sealed text."""
-    unexpired = or_(signing_secrets.c.expires_at.is_(None), signing_secrets.c.expires_at > now)
-    rows = await tx.all(
-        select(signing_secrets)
-        .where(signing_secrets.c.partner_id == partner_id, unexpired)
-        # The current one never expires: that makes it the newest, whatever the clocks say.
-        .order_by(signing_secrets.c.expires_at.is_(None).desc(), signing_secrets.c.created_at.desc())
-    )
+    rows = await tx.all(_SECRETS, {"where_partner": partner_id, "now": now})
     return [
         (SigningSecret(id=row.id, created_at=row.created_at, expires_at=row.expires_at), row.secret)
         for row in rows
@@ -404,18 +417,19 @@ async def list_secrets(tx: Read, partner_id: UUID, *, now: datetime) -> list[tup
 
 async def find_newest_secret(tx: Read) -> tuple[UUID, bytes] | None:
     """Return id and sealed text of the newest secret of all partners."""
-    newest = select(signing_secrets).order_by(signing_secrets.c.id.desc()).limit(1)
-    row = await tx.first(newest)
+    row = await tx.first(_NEWEST_SECRET)
     return None if row is None else (row.id, row.secret)
 
 
 KEY_CHECK: Final = UUID(int=0)
 """The id of the one row of `key_checks`."""
 
+_KEY_CHECK: Final = prepared(select(key_checks.c.sealed).where(key_checks.c.id == bindparam("where_id")))
+
 
 async def find_key_check(tx: Read) -> bytes | None:
     """Return the text that is sealed with the key of the database's processes."""
-    sealed: bytes | None = await tx.scalar(select(key_checks.c.sealed).where(key_checks.c.id == KEY_CHECK))
+    sealed: bytes | None = await tx.scalar(_KEY_CHECK, {"where_id": KEY_CHECK})
     return sealed
 
 

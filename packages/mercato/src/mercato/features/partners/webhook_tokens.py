@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, delete, select, update
+from sqlalchemy import and_, bindparam, delete, select
 
 from mercato.features.partners import queries
 from mercato.features.partners.credentials import TOPIC
@@ -26,7 +26,7 @@ from mercato.features.partners.vault import Vault
 from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.statements import conflicting_insert
+from mercato.platform.db.statements import conflicting_insert, prepared, prepared_update
 from mercato_contract.stores import webhook_token_fault
 from mercato_outbound.guard import origin_of
 
@@ -36,6 +36,16 @@ UNBOUND: Final = ""
 MAX_ORIGINS: Final = 100
 """Origins of one partner that have a token; all of them are cached."""
 
+_OF_PARTNER: Final = webhook_tokens.c.partner_id == bindparam("where_partner")
+_ROW: Final = and_(_OF_PARTNER, webhook_tokens.c.origin == bindparam("where_origin"))
+_TOKENS: Final = prepared(select(webhook_tokens).where(_OF_PARTNER))
+_ORIGINS: Final = prepared(
+    select(webhook_tokens.c.origin).where(_OF_PARTNER).order_by(webhook_tokens.c.origin)
+)
+_FIND: Final = prepared(select(webhook_tokens.c.token).where(_ROW))
+_BIND: Final = prepared_update(webhook_tokens, "origin", "token", where=[_ROW])
+_DELETE: Final = prepared(delete(webhook_tokens).where(_ROW))
+
 
 class TooManyOriginsError(AccountError):
     """The partner has tokens for the maximum number of origins."""
@@ -43,18 +53,13 @@ class TooManyOriginsError(AccountError):
 
 async def get_webhook_tokens(tx: Read, vault: Vault, partner_id: UUID) -> dict[str, str]:
     """Return the partner's tokens by origin. Raises VaultError."""
-    rows = await tx.all(select(webhook_tokens).where(webhook_tokens.c.partner_id == partner_id))
+    rows = await tx.all(_TOKENS, {"where_partner": partner_id})
     return {row.origin: vault.open(row.token, context=token_context(partner_id, row.origin)) for row in rows}
 
 
 async def list_token_origins(tx: Read, partner_id: UUID) -> list[str]:
     """Return the origins that the partner has a token for, with `UNBOUND` for an unbound one."""
-    rows = await tx.all(
-        select(webhook_tokens.c.origin)
-        .where(webhook_tokens.c.partner_id == partner_id)
-        .order_by(webhook_tokens.c.origin)
-    )
-    return [row.origin for row in rows]
+    return [row.origin for row in await tx.all(_ORIGINS, {"where_partner": partner_id})]
 
 
 async def bind_token(tx: Write, vault: Vault, partner_id: UUID, url: str, *, token: str | None) -> None:
@@ -138,7 +143,7 @@ async def _upsert(tx: Write, vault: Vault, partner_id: UUID, origin: str, token:
             "Serve more stores below one host, or leave the token out."
         )
     if origin != UNBOUND:
-        await tx.execute(delete(webhook_tokens).where(_row(partner_id, UNBOUND)))
+        await tx.execute(_DELETE, _unbound(partner_id))
     sealed = vault.seal(token, context=token_context(partner_id, origin))
     await tx.execute(
         conflicting_insert(webhook_tokens, tx.dialect)
@@ -148,21 +153,18 @@ async def _upsert(tx: Write, vault: Vault, partner_id: UUID, origin: str, token:
 
 
 async def _bind_unbound(tx: Write, vault: Vault, partner_id: UUID, origin: str) -> bool:
-    sealed = await tx.scalar(select(webhook_tokens.c.token).where(_row(partner_id, UNBOUND)))
+    sealed = await tx.scalar(_FIND, _unbound(partner_id))
     if sealed is None:
         return False
     token = vault.open(sealed, context=token_context(partner_id, UNBOUND))
     # Of two concurrent registrations the first one binds it.
-    bound = await tx.execute(
-        update(webhook_tokens)
-        .where(_row(partner_id, UNBOUND))
-        .values(origin=origin, token=vault.seal(token, context=token_context(partner_id, origin)))
-    )
+    sealed = vault.seal(token, context=token_context(partner_id, origin))
+    bound = await tx.execute(_BIND, _unbound(partner_id) | {"origin": origin, "token": sealed})
     return bound.rowcount == 1
 
 
-def _row(partner_id: UUID, origin: str) -> ColumnElement[bool]:
-    return and_(webhook_tokens.c.partner_id == partner_id, webhook_tokens.c.origin == origin)
+def _unbound(partner_id: UUID) -> dict[str, object]:
+    return {"where_partner": partner_id, "where_origin": UNBOUND}
 
 
 def _origin(url: str) -> str:

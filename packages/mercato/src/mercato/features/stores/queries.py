@@ -19,6 +19,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal_column,
     or_,
     select,
     tuple_,
@@ -47,7 +48,7 @@ from mercato.features.stores.model import (
 from mercato.features.stores.tables import onboardings, sold_out_items, stores
 from mercato.features.webhooks.tables import failing_stores
 from mercato.platform.db.engine import Read, Write
-from mercato.platform.db.statements import prepared
+from mercato.platform.db.statements import prepared, prepared_insert
 from mercato_contract.catalogs import PartnerWarning
 from mercato_contract.decoding.decode import page_of
 from mercato_contract.stores import Address, OrderHandling, StoreStatusValue
@@ -70,6 +71,19 @@ _ANY_STORE: Final = (
 # The stores of a suspended partner are hidden.
 _STORE: Final = _ANY_STORE.join(partners, partners.c.id == stores.c.partner_id, isouter=True).where(
     partners.c.suspended_at.is_(None)
+)
+_THIS_STORE: Final = stores.c.id == bindparam("store_id")
+_STORE_BY_ID: Final = prepared(_STORE.where(_THIS_STORE))
+_ANY_STORE_BY_ID: Final = prepared(_ANY_STORE.where(_THIS_STORE))
+_LOCK_OWN: Final = prepared(
+    select(stores.c.id)
+    .where(_THIS_STORE, stores.c.partner_id == bindparam("where_partner"))
+    .with_for_update()
+)
+_INCREMENT_VERSION: Final = prepared(
+    update(stores)
+    .where(stores.c.id == bindparam("where_id"))
+    .values(version=stores.c.version + literal_column("1"))
 )
 _AT_ONCE: Final = tuple(f"id_{number}" for number in range(8))
 """The parameters of a statement that reads versions: one store's is read as fast as eight stores' are."""
@@ -97,7 +111,6 @@ def _two_timezones(*chosen: ColumnElement[bool]) -> Select[Any]:
 
 
 _OF_PARTNER: Final = stores.c.partner_id == bindparam("partner_id")
-_THIS_STORE: Final = stores.c.id == bindparam("store_id")
 _COMMON_TIMEZONE: Final = {
     frozenset[str](): prepared(_two_timezones()),
     frozenset({"partner_id"}): prepared(_two_timezones(_OF_PARTNER)),
@@ -126,7 +139,7 @@ async def find_store(tx: Read, store_id: UUID, *, with_items: bool = True) -> St
 
     There may be thousands of items: `with_items=False` leaves them out.
     """
-    row = await tx.first(_STORE.where(stores.c.id == store_id))
+    row = await tx.first(_STORE_BY_ID, {"store_id": store_id})
     if row is None:
         return None
     if not with_items:
@@ -138,7 +151,7 @@ async def find_store(tx: Read, store_id: UUID, *, with_items: bool = True) -> St
 
 async def get_any_store(tx: Read, store_id: UUID) -> StoreRow:
     """Return a store that is locked, also one that is hidden, without its sold-out items."""
-    row = await tx.first(_ANY_STORE.where(stores.c.id == store_id))
+    row = await tx.first(_ANY_STORE_BY_ID, {"store_id": store_id})
     assert row is not None, "its caller has locked the store"
     return _store(row, ())
 
@@ -178,9 +191,7 @@ async def find_versions(tx: Read, store_ids: Sequence[UUID]) -> dict[int, int]:
 
 async def increment_version(tx: Write, store_id: UUID) -> bool:
     """Invalidate every earlier plan for the store, and lock its row; return whether it exists."""
-    changed = await tx.execute(
-        update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1)
-    )
+    changed = await tx.execute(_INCREMENT_VERSION, {"where_id": store_id})
     return changed.rowcount == 1
 
 
@@ -324,8 +335,8 @@ async def lock_stores(tx: Write, partner_id: UUID, store_ids: Collection[UUID]) 
 
 async def lock_own(tx: Write, partner_id: UUID, store_id: UUID) -> bool:
     """Lock the row of the partner's store until the transaction ends; return whether it exists."""
-    own = select(stores.c.id).where(stores.c.id == store_id, stores.c.partner_id == partner_id)
-    return await tx.first(own.with_for_update()) is not None
+    own = {"store_id": store_id, "where_partner": partner_id}
+    return await tx.first(_LOCK_OWN, own) is not None
 
 
 async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:
@@ -334,6 +345,13 @@ async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | 
 
 
 # --- sold out -------------------------------------------------------------------------------------
+
+# Not prepared: there may be thousands.
+_SOLD_OUT: Final = (
+    select(sold_out_items)
+    .where(sold_out_items.c.store_id.in_(bindparam("store_ids", expanding=True)))
+    .order_by(sold_out_items.c.store_id, sold_out_items.c.item_id)
+)
 
 
 async def replace_sold_out(
@@ -373,11 +391,7 @@ async def prune_sold_out(tx: Write, *, before: datetime, limit: int) -> int:
 async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut, ...]]:
     if not store_ids:
         return {}
-    rows = await tx.all(
-        select(sold_out_items)
-        .where(sold_out_items.c.store_id.in_(store_ids))
-        .order_by(sold_out_items.c.store_id, sold_out_items.c.item_id)
-    )
+    rows = await tx.all(_SOLD_OUT, {"store_ids": store_ids})
     return {
         store_id: tuple(SoldOut(row.item_id, row.until) for row in group)
         for store_id, group in groupby(rows, key=attrgetter("store_id"))
@@ -421,21 +435,27 @@ def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:
 # --- onboardings -----------------------------------------------------------------------------------
 
 
+_ONBOARDING: Final = select(onboardings).where(
+    onboardings.c.id == bindparam("where_id"),
+    onboardings.c.partner_id == bindparam("where_partner"),
+    onboardings.c.cancelled_at.is_(None),
+)
+_FIND_ONBOARDING: Final = {False: prepared(_ONBOARDING), True: prepared(_ONBOARDING.with_for_update())}
+"""By whether the row is locked."""
+
+_INSERT_ONBOARDING: Final = prepared_insert(onboardings, *Onboarding.__struct_fields__)
+
+
 async def insert_onboarding(tx: Write, onboarding: Onboarding) -> None:
     """The unique index refuses a second onboarding that holds the same partnerStoreId."""
-    await tx.execute(insert(onboardings).values(asdict(onboarding) | _texts(onboarding)))
+    await tx.execute(_INSERT_ONBOARDING, asdict(onboarding) | _texts(onboarding))
 
 
 async def find_onboarding(
     tx: Read, partner_id: UUID, onboarding_id: UUID, *, lock: bool = False
 ) -> Onboarding | None:
     """Return the partner's onboarding unless it is cancelled; `lock` locks its row until the transaction ends."""
-    query = select(onboardings).where(
-        onboardings.c.id == onboarding_id,
-        onboardings.c.partner_id == partner_id,
-        onboardings.c.cancelled_at.is_(None),
-    )
-    row = await tx.first(query.with_for_update() if lock else query)
+    row = await tx.first(_FIND_ONBOARDING[lock], {"where_id": onboarding_id, "where_partner": partner_id})
     return None if row is None else _onboarding(row)
 
 

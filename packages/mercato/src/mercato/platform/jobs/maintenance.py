@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Integer,
     Select,
+    bindparam,
     delete,
     exists,
     func,
@@ -106,10 +108,31 @@ def _first_ready(kind: str) -> ColumnElement[int]:
 # --- what changes with time --------------------------------------------------------------------------
 
 
+def _batch(*which: ColumnElement[bool], order: ColumnElement[Any]) -> Select[int]:
+    """Return the next BATCH such rows that aren't locked, in the order of the index that finds them."""
+    return select(jobs.c.id).where(*which).order_by(order).limit(BATCH).with_for_update(skip_locked=True)
+
+
+_AHEAD: Final = now_ms() + _SKEW_MS
+_DUE: Final = _batch(_in_state("waiting"), jobs.c.run_at <= now_ms(), order=jobs.c.run_at)
+# A job that was enqueued in the future is also due in the future, and run_at has the index.
+_STRANDED: Final = _batch(
+    _in_state("waiting"), jobs.c.run_at > _AHEAD, jobs.c.enqueued_at > _AHEAD, order=jobs.c.run_at
+)
+_LONG_LEASES: Final = _batch(
+    _in_state("running"),
+    jobs.c.lease_until > _AHEAD + bindparam("length", type_=BigInteger),
+    order=jobs.c.ordering_key,
+)
+_VANISHED: Final = _batch(
+    *_EXPIRED, jobs.c.id.not_in(bindparam("excluded", expanding=True)), order=jobs.c.ordering_key
+)
+_RUNNING: Final = _batch(_in_state("running"), order=jobs.c.ordering_key)
+
+
 async def move_due(tx: Write) -> int:
     """Make waiting jobs of any kind ready that are due. Return how many rows."""
-    due = _in_state("waiting"), jobs.c.run_at <= now_ms()
-    return await _move(tx, *due, order=jobs.c.run_at, values={"state": "ready"})
+    return await _move(tx, _DUE, {"state": "ready"})
 
 
 async def move_stranded(tx: Write) -> int:
@@ -117,10 +140,7 @@ async def move_stranded(tx: Write) -> int:
 
     Otherwise retries would wait for as long as the clock was set back.
     """
-    ahead = now_ms() + _SKEW_MS
-    # A job that was enqueued in the future is also due in the future, and run_at has the index.
-    stranded = _in_state("waiting"), jobs.c.run_at > ahead, jobs.c.enqueued_at > ahead
-    return await _move(tx, *stranded, order=jobs.c.run_at, values={"state": "ready", "enqueued_at": now_ms()})
+    return await _move(tx, _STRANDED, {"state": "ready", "enqueued_at": now_ms()})
 
 
 async def shorten_leases(tx: Write, lease: timedelta) -> int:
@@ -130,29 +150,25 @@ async def shorten_leases(tx: Write, lease: timedelta) -> int:
     clock was set back.
     """
     length = lease // _MILLISECOND
-    ahead = _in_state("running"), jobs.c.lease_until > now_ms() + length + _SKEW_MS
-    return await _move(tx, *ahead, order=jobs.c.ordering_key, values={"lease_until": now_ms() + length})
+    return await _move(tx, _LONG_LEASES, {"lease_until": now_ms() + length}, length=length)
 
 
 async def move_expired(tx: Write, *, excluded: Collection[int] = ()) -> int:
     """Make jobs ready that a vanished worker left running. Return how many rows."""
-    return await _move(tx, *_EXPIRED, jobs.c.id.not_in(excluded), order=jobs.c.ordering_key, values=_LOST)
+    return await _move(tx, _VANISHED, _LOST, excluded=excluded)
 
 
 async def move_orphans(tx: Write) -> int:
     """Make all running jobs ready. Only for a process that owns the database's jobs alone."""
-    return await _move(tx, _in_state("running"), order=jobs.c.ordering_key, values=_LOST)
+    return await _move(tx, _RUNNING, _LOST)
 
 
 _LOST: Final[dict[str, Any]] = {**IDLE, "state": "ready", "losses": jobs.c.losses + 1}
 
 
-async def _move(
-    tx: Write, *which: ColumnElement[bool], order: ColumnElement[Any], values: dict[str, Any]
-) -> int:
-    """Change the next BATCH such rows that aren't locked, in the order of the index that finds them."""
-    batch = select(jobs.c.id).where(*which).order_by(order).limit(BATCH).with_for_update(skip_locked=True)
-    ids = [row.id for row in await tx.all(batch)]
+async def _move(tx: Write, batch: Select[int], values: dict[str, Any], **given: Any) -> int:
+    """Change the rows of a batch; `given` are its parameters."""
+    ids = [row.id for row in await tx.all(batch, given)]
     if not ids:
         return 0
     return (await tx.execute(update(jobs).where(jobs.c.id.in_(ids)).values(values))).rowcount
