@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import pytest
@@ -248,49 +248,48 @@ async def test_twenty_calls_at_once_place_one_order_and_get_the_same_answer(buye
     assert len((await buyer.call("list_orders"))["orders"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("members", "code", "pointer"),
-    [
-        ({"lines": [{"item": "tee", "quantity": 1}]}, "ITEM_UNAVAILABLE", None),
-        ({"tip": "-1.00"}, "VALIDATION_FAILED", "/tip"),
-        ({"tip": "1.001"}, "VALIDATION_FAILED", "/tip"),
-        ({"scheduledTime": "2001-01-01T00:00:00Z"}, "VALIDATION_FAILED", "/scheduledTime"),
-        ({"note": "n" * 501}, "VALIDATION_FAILED", "/note"),
-        ({"customer": CUSTOMER | {"email": "e" * 256}}, "VALIDATION_FAILED", "/customer/email"),
-        (
-            {"fulfillment": {"mode": "DELIVERY_BY_MERCHANT", "address": {"address1": "1 Main St"}}},
-            "ADDRESS_INVALID",
-            "/fulfillment/address/city",
-        ),
-        ({"fulfillment": {"mode": "TELEPORT"}}, "VALIDATION_FAILED", "/fulfillment/mode"),
-        ({"lines": []}, "VALIDATION_FAILED", "/lines"),
-        ({"storeId": str(uuid4())}, "STORE_NOT_FOUND", None),
-        ({"surprise": 1}, "VALIDATION_FAILED", "/surprise"),
-        ({"fulfillment": PICKUP | {"address": ADDRESS}}, "VALIDATION_FAILED", "/fulfillment/address"),
-        (
-            {"fulfillment": PICKUP | {"instructions": "Ring"}},
-            "VALIDATION_FAILED",
-            "/fulfillment/instructions",
-        ),
-        (
-            {"fulfillment": PICKUP | {"deliveryType": "DOOR_TO_DOOR"}},
-            "VALIDATION_FAILED",
-            "/fulfillment/deliveryType",
-        ),
-        (
-            {"fulfillment": PICKUP | {"scheduleType": "ASAP"}, "scheduledTime": "2101-01-01T00:00:00Z"},
-            "VALIDATION_FAILED",
-            "/scheduledTime",
-        ),
-    ],
+FAULTS: Final[tuple[tuple[dict[str, Any], str, str | None], ...]] = (
+    ({"lines": [{"item": "tee", "quantity": 1}]}, "ITEM_UNAVAILABLE", None),
+    ({"tip": "-1.00"}, "VALIDATION_FAILED", "/tip"),
+    ({"tip": "1.001"}, "VALIDATION_FAILED", "/tip"),
+    ({"scheduledTime": "2001-01-01T00:00:00Z"}, "VALIDATION_FAILED", "/scheduledTime"),
+    ({"note": "n" * 501}, "VALIDATION_FAILED", "/note"),
+    ({"customer": CUSTOMER | {"email": "e" * 256}}, "VALIDATION_FAILED", "/customer/email"),
+    (
+        {"fulfillment": {"mode": "DELIVERY_BY_MERCHANT", "address": {"address1": "1 Main St"}}},
+        "ADDRESS_INVALID",
+        "/fulfillment/address/city",
+    ),
+    ({"fulfillment": {"mode": "TELEPORT"}}, "VALIDATION_FAILED", "/fulfillment/mode"),
+    ({"lines": []}, "VALIDATION_FAILED", "/lines"),
+    ({"storeId": str(uuid4())}, "STORE_NOT_FOUND", None),
+    ({"surprise": 1}, "VALIDATION_FAILED", "/surprise"),
+    ({"fulfillment": PICKUP | {"address": ADDRESS}}, "VALIDATION_FAILED", "/fulfillment/address"),
+    (
+        {"fulfillment": PICKUP | {"instructions": "Ring"}},
+        "VALIDATION_FAILED",
+        "/fulfillment/instructions",
+    ),
+    (
+        {"fulfillment": PICKUP | {"deliveryType": "DOOR_TO_DOOR"}},
+        "VALIDATION_FAILED",
+        "/fulfillment/deliveryType",
+    ),
+    (
+        {"fulfillment": PICKUP | {"scheduleType": "ASAP"}, "scheduledTime": "2101-01-01T00:00:00Z"},
+        "VALIDATION_FAILED",
+        "/scheduledTime",
+    ),
 )
-async def test_a_fault_names_the_argument_and_nothing_is_kept(
-    buyer: Agent, sells: Trade, members: dict[str, Any], code: str, pointer: str | None
-):
-    refused = await buyer.refusal("quote_order", **order_of(sells, **members))
-    assert refused["errorCode"] == code, refused
-    if pointer is not None:
-        assert pointer in [error["pointer"] for error in refused["errors"]], refused
+"""Arguments of a quote, the code of the refusal, and the place that it names."""
+
+
+async def test_a_fault_names_the_argument_and_nothing_is_kept(buyer: Agent, sells: Trade):
+    for members, code, pointer in FAULTS:
+        refused = await buyer.refusal("quote_order", **order_of(sells, **members))
+        assert refused["errorCode"] == code, (members, refused)
+        if pointer is not None:
+            assert pointer in [error["pointer"] for error in refused["errors"]], (members, refused)
 
 
 async def test_an_adjusted_order_has_what_it_costs_now_and_what_its_amounts_add_up_to(

@@ -3,7 +3,7 @@
 import json
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from tests.agents.agent import REVISIONS, Agent
@@ -140,34 +140,32 @@ async def test_without_a_fault_of_availability_it_is_422_as_carts_are(agent: Age
     assert [fault["code"] for fault in problem["faults"]] == ["CART_EMPTY"]
 
 
-@only_sqlite
-@pytest.mark.parametrize(
-    ("changed", "pointer"),
-    [
-        ({"lines": [LARGE_PIZZA] * (MAX_LINES + 1)}, "/lines"),
-        ({"lines": [LARGE_PIZZA | {"choices": LARGE_PIZZA["choices"] * 199}] * 2}, "/lines"),
-        ({"lines": [LARGE_PIZZA | {"quantity": 0}]}, "/lines/0/quantity"),
-        ({"lines": [LARGE_PIZZA | {"quantity": 2**31}]}, "/lines/0/quantity"),
-        ({"lines": [LARGE_PIZZA | {"item": ""}]}, "/lines/0/item"),
-        ({"lines": [LARGE_PIZZA | {"item": "x" * 257}]}, "/lines/0/item"),
-        ({"lines": [LARGE_PIZZA | {"note": "a\x07"}]}, "/lines/0/note"),
-        ({"lines": [LARGE_PIZZA | {"comment": "x"}]}, "/lines/0/comment"),
-        (
-            {"lines": [LARGE_PIZZA | {"choices": [{"group": "size", "name": "large"}]}]},
-            "/lines/0/choices/0/name",
-        ),
-        ({"lines": [{"item": "pizza"}]}, "/lines/0/quantity"),
-        ({"lines": "pizza"}, "/lines"),
-        ({"storeId": "x"}, "/storeId"),
-    ],
-    ids=str,
+MALFORMED: Final[tuple[tuple[dict[str, Any], str], ...]] = (
+    ({"lines": [LARGE_PIZZA] * (MAX_LINES + 1)}, "/lines"),
+    ({"lines": [LARGE_PIZZA | {"choices": LARGE_PIZZA["choices"] * 199}] * 2}, "/lines"),
+    ({"lines": [LARGE_PIZZA | {"quantity": 0}]}, "/lines/0/quantity"),
+    ({"lines": [LARGE_PIZZA | {"quantity": 2**31}]}, "/lines/0/quantity"),
+    ({"lines": [LARGE_PIZZA | {"item": ""}]}, "/lines/0/item"),
+    ({"lines": [LARGE_PIZZA | {"item": "x" * 257}]}, "/lines/0/item"),
+    ({"lines": [LARGE_PIZZA | {"note": "a\x07"}]}, "/lines/0/note"),
+    ({"lines": [LARGE_PIZZA | {"comment": "x"}]}, "/lines/0/comment"),
+    (
+        {"lines": [LARGE_PIZZA | {"choices": [{"group": "size", "name": "large"}]}]},
+        "/lines/0/choices/0/name",
+    ),
+    ({"lines": [{"item": "pizza"}]}, "/lines/0/quantity"),
+    ({"lines": "pizza"}, "/lines"),
+    ({"storeId": "x"}, "/storeId"),
 )
-async def test_a_malformed_call_is_refused_with_its_place(
-    agent: Agent, store: str, changed: dict[str, Any], pointer: str
-):
-    problem = await agent.refusal("price_cart", **{"storeId": store, "lines": [LARGE_PIZZA]} | changed)
-    assert problem["errorCode"] in {"VALIDATION_FAILED", "INVALID_REQUEST"}
-    assert pointer in [fault["pointer"] for fault in problem["errors"]]
+"""Arguments, and the place that the refusal names."""
+
+
+@only_sqlite
+async def test_a_malformed_call_is_refused_with_its_place(agent: Agent, store: str):
+    for changed, pointer in MALFORMED:
+        problem = await agent.refusal("price_cart", **{"storeId": store, "lines": [LARGE_PIZZA]} | changed)
+        assert problem["errorCode"] in {"VALIDATION_FAILED", "INVALID_REQUEST"}, changed
+        assert pointer in [fault["pointer"] for fault in problem["errors"]], changed
 
 
 @only_sqlite

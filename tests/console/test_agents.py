@@ -74,7 +74,7 @@ async def test_the_page_of_an_agent_has_its_last_orders_and_refused_calls(here: 
     assert [row[0] for row in page.rows("Refused calls")] == ["403 SPEND_LIMIT_EXCEEDED"]
     order = await browser.open(f"/console/orders/{placed['orderId']}")
     assert "Placed by agent Lunch" in order.text
-    reader = await enter_as_partner(here.mercato, here.front, readOnly=True)
+    reader = await enter_as_partner(here.mercato, here.front, read_only=True)
     assert "Placed by agent Lunch" in (await reader.open(f"/console/orders/{placed['orderId']}")).text
     operator = await enter_as_operator(here.mercato)
     assert "Placed by agent Lunch" in (await operator.open(f"/console/orders/{placed['orderId']}")).text

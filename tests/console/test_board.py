@@ -396,7 +396,7 @@ async def test_an_order_is_found_by_the_number_of_its_ticket_by_those_who_see_it
         page = await browser.post("/console/search", {"text": text})
         return [one.attributes["href"] for one in page.row_links]
 
-    one_store = await enter_as_partner(mercato, manual.pos, storeId=manual.store["storeId"])
+    one_store = await enter_as_partner(mercato, manual.pos, store_id=manual.store["storeId"])
     storefront = await enter_as_partner(mercato, manual.front)
     for browser in (tablet, one_store, storefront):
         for text in (number, number.lower(), f"#{number}"):
@@ -490,7 +490,7 @@ async def test_a_session_of_one_store_has_that_stores_board_alone(
 ):
     order = await manual.placed()
     own = await trade(mercato, shop, webhook=False)
-    browser = await enter_as_partner(mercato, own.pos, storeId=own.store["storeId"])
+    browser = await enter_as_partner(mercato, own.pos, store_id=own.store["storeId"])
     placed = await own.placed()
     page = await browser.open(BOARD)
     assert numbers(page, "new") == [number_of(placed)]

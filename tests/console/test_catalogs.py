@@ -178,7 +178,7 @@ async def test_runs_are_visible_only_to_their_merchant_and_operators(mercato: Se
     other = await mercato.live(
         deal.pos, shop.host({"currency": "USD", "sections": {}, "items": {}}, "/b.json"), name="b"
     )
-    only = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
+    only = await enter_as_partner(mercato, deal.pos, store_id=other["storeId"])
     assert len((await only.open(f"/console/catalogs?storeId={store}")).rows("Runs")) == 1
     assert (await only.open(f"/console/catalogs/{run}")).status == 404
     assert (await only.open(f"/console/stores/{store}/menu")).status == 404

@@ -159,7 +159,7 @@ async def test_the_newest_reports_are_kept_and_deleted_with_their_partner(
 
 async def test_a_session_for_one_store_sees_no_reports(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    browser = await enter_as_partner(mercato, deal.pos, store_id=deal.store["storeId"])
     page = await browser.open("/console")
     assert "Certification" not in page.navigation
     assert (await browser.open("/console/certification")).status == 404

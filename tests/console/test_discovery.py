@@ -66,7 +66,7 @@ async def test_the_next_page_keeps_the_search(mercato: Service, shop: MerchantSe
 @on_both
 async def test_a_session_of_one_store_finds_no_others(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser = await enter_as_partner(mercato, deal.front, storeId=deal.store["storeId"])
+    browser = await enter_as_partner(mercato, deal.front, store_id=deal.store["storeId"])
     assert (await browser.open(DISCOVERY)).status == 404
     assert "Discovery" not in (await browser.open("/console/playground")).text
 

@@ -133,7 +133,7 @@ async def test_read_only_sessions_see_endpoints_and_change_none(mercato: Service
     client = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
     browser = await enter_as_partner(mercato, client)
     await browser.press(await browser.open(PATH), "Add endpoint", url=shop.base + "/mine")
-    reader = await enter_as_partner(mercato, client, readOnly=True)
+    reader = await enter_as_partner(mercato, client, read_only=True)
     page = await reader.open(PATH)
     assert page.rows("Webhook endpoints")[0][1] == shop.base + "/mine"
     assert not {"Add endpoint", "Send test", "Disable", "Rotate secret", "Delete"} & set(page.buttons)

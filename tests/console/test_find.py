@@ -181,7 +181,7 @@ async def test_whatever_a_list_shows_shortened_is_found_by_pasting_it(mercato: S
     assert (await mercato.run(deal.pos, deal.store["storeId"], shop.base + "/catalog.json"))["status"]
     operator = await enter_as_operator(mercato)
     merchant = await enter_as_partner(mercato, deal.pos)
-    store = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    store = await enter_as_partner(mercato, deal.pos, store_id=deal.store["storeId"])
     for browser in (operator, merchant, store):
         for path in ("orders", "webhooks", "catalogs"):
             links = (await browser.open(f"/console/{path}")).row_links
@@ -273,7 +273,7 @@ async def test_a_read_only_session_finds_no_order_by_its_customer(mercato: Servi
     async with mercato.app.db.write() as tx:
         link = await sessions.create_link(tx, grant, now=clock.now())
     operator, _ = await enter(mercato, f"{mercato.base}/console/links/{link.token}")
-    partner = await enter_as_partner(mercato, deal.front, readOnly=True)
+    partner = await enter_as_partner(mercato, deal.front, read_only=True)
     for browser in (operator, partner):
         for text in (CUSTOMER["phone"], CUSTOMER["email"]):
             page = await find(browser, text)
@@ -287,7 +287,7 @@ async def test_a_session_for_one_store_finds_nothing_of_another(mercato: Service
     second = await mercato.live(
         deal.pos, shop.host(shop.documents["/catalog.json"], "/2.json"), name="store-2"
     )
-    browser = await enter_as_partner(mercato, deal.pos, storeId=second["storeId"])
+    browser = await enter_as_partner(mercato, deal.pos, store_id=second["storeId"])
     for text in (order, "A-1", CUSTOMER["phone"], "store-1", deal.store["storeId"]):
         assert not groups(await find(browser, text)), text
     assert len(groups(await find(browser, "Test Store"))["Stores"]) == 1

@@ -89,7 +89,7 @@ async def test_orders_are_found_by_their_customers_name_newest_first(mercato: Se
     who = (
         await enter_as_partner(mercato, deal.pos),
         await enter_as_partner(mercato, deal.front),
-        await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"]),
+        await enter_as_partner(mercato, deal.pos, store_id=deal.store["storeId"]),
         (await enter_as_person(mercato, Role.SUPPORT))[0],
     )
     for browser in who:
@@ -114,11 +114,11 @@ async def test_only_those_who_may_see_customers_find_orders_by_a_name(mercato: S
     )
     admin = await enter_as_operator(mercato)
     blind = {
-        "read-only": (await enter_as_partner(mercato, deal.pos, readOnly=True)),
+        "read-only": (await enter_as_partner(mercato, deal.pos, read_only=True)),
         "admin": admin,
         "another merchant": (await enter_as_partner(mercato, merchant)),
         "another partner": (await enter_as_person(mercato, Role.MANAGER, stranger.id))[0],
-        "another store": (await enter_as_partner(mercato, deal.pos, storeId=second["storeId"])),
+        "another store": (await enter_as_partner(mercato, deal.pos, store_id=second["storeId"])),
     }
     for name, browser in blind.items():
         assert not groups(await find(browser, "ada lovelace")), name

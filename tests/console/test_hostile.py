@@ -159,7 +159,7 @@ async def test_a_session_for_one_store_reaches_nothing_of_another_store(
     other = await mercato.live(deal.pos, shop.host(CATALOG, "/b.json"), name="b")
     ids = await all_ids(deal, deal.pos, merchant=True)
     ids["store"] = deal.store["storeId"]
-    browser = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
+    browser = await enter_as_partner(mercato, deal.pos, store_id=other["storeId"])
     for screen in SCREENS:
         if "{" in screen.path or (screen.whole_account and screen.act is not None):
             assert await visit(browser, screen, ids) == 404, screen.path

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tests.api.trade import trade
 from tests.console.browser import Page
 from tests.console.test_screens import HOSTILE, check_frame
-from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account
+from tests.console.visiting import enter_as_operator, enter_as_partner, enter_whole_account, partner_link
 from tests.databases import mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service, service, standing_clock
 from tests.sharing import own, shared
@@ -309,7 +309,9 @@ async def test_no_address_gets_each_event_twice_whichever_way_it_is_named_first(
 
 async def test_limits_and_their_use_are_shown(database_url: str, tmp_path: Path):
     async with service(database_url, tmp_path / "limited", now=standing_clock(), rate_limits=True) as limited:
-        browser = await enter_as_partner(limited, (await limited.partner())[1])
+        _, client = await limited.partner()
+        await partner_link(client)
+        browser = await enter_as_partner(limited, client)
         page = await browser.open("/console/keys")
         assert [row[0] for row in page.rows("Limits")] == ["reads", "writes"]
         assert page.rows("Limits")[1][2] == "1", "the link was a write"
@@ -325,7 +327,7 @@ async def test_keys_are_for_whole_accounts_that_may_change_and_their_own(mercato
     for action in ("roll", "revoke"):
         assert (await stranger.post(f"/console/keys/{key.id}/{action}")).status == 404
     assert (await stranger.open(f"/console/keys/{key.id}/revoke")).status == 404
-    reader = await enter_as_partner(mercato, client, readOnly=True)
+    reader = await enter_as_partner(mercato, client, read_only=True)
     assert (await reader.open("/console/keys")).buttons == ["Sign out"]
     operator = await enter_as_operator(mercato)
     assert (await operator.open("/console/keys")).status == 404
@@ -334,7 +336,7 @@ async def test_keys_are_for_whole_accounts_that_may_change_and_their_own(mercato
 @on_both
 async def test_a_session_for_one_store_sees_no_keys(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
-    browser = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    browser = await enter_as_partner(mercato, deal.pos, store_id=deal.store["storeId"])
     page = await browser.open("/console")
     assert "Keys" not in page.navigation
     assert (await browser.open("/console/keys")).status == 404

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import pytest
@@ -158,6 +159,9 @@ async def paths_of(mercato: Service, audiences: frozenset[Audience]) -> list[str
     return [path for screen in opened for path in _with_ids(screen.path, ids)]
 
 
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
 def _with_ids(path: str, ids: dict[str, list[Any]]) -> Iterator[str]:
     names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
     for chosen in product(*(ids[name] for name in names)):
@@ -176,13 +180,18 @@ def assert_unmarked(text: str, where: str, *, codes: bool = False) -> None:
 @on_both
 @own()
 async def test_no_page_of_operators_and_no_command_shows_the_customer_of_an_order(
-    mercato: Service, shop: MerchantServer, shell: Shell
+    mercato: Service, shop: MerchantServer, shell: Shell, database_kind: str
 ):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await happen(deal)
     operator = await enter_as_operator(mercato)
     paths = await paths_of(mercato, OPERATORS)
     assert len(paths) > 40
+    if database_kind == "postgresql":
+        # What is read is masked after SQL: one page of each kind, and those of each order and delivery.
+        paths = list({_UUID.sub("", path): path for path in paths}.values()) + [
+            path for path in paths if re.fullmatch(r"/console/(orders|webhooks)/[0-9a-f-]{36}", path)
+        ]
     pages = {}
     for path in paths:
         page = await operator.open(path)
@@ -297,7 +306,7 @@ async def test_no_page_of_a_read_only_session_shows_the_customer_of_an_order(
     await happen(deal)
     paths = await paths_of(mercato, PARTNERS)
     for client in (deal.pos, deal.front):
-        browser = await enter_as_partner(mercato, client, readOnly=True)
+        browser = await enter_as_partner(mercato, client, read_only=True)
         for path in paths:
             page = await browser.open(path)
             assert page.status in {200, 403, 404}, path

@@ -157,7 +157,7 @@ async def test_a_session_for_one_store_uploads_for_that_store_alone(
     mercato: Service, pos: Client, store: Any, shop: MerchantServer
 ):
     second = await mercato.live(pos, shop.host(CATALOG), name="second")
-    browser = await enter_as_partner(mercato, pos, storeId=store["storeId"])
+    browser = await enter_as_partner(mercato, pos, store_id=store["storeId"])
     page = await upload(browser, csv_of(priced(1)), "m.csv")
     assert page.status == 200
     action = page.form("Publish").attributes["action"]
@@ -171,7 +171,7 @@ async def test_only_who_may_change_catalogs_uploads_menus(mercato: Service, pos:
     made, client = await mercato.partner()
     support, _ = await enter_as_person(mercato, Role.SUPPORT, made.id)
     assert (await support.open(UPLOAD)).status == 403
-    read_only = await enter_as_partner(mercato, client, readOnly=True)
+    read_only = await enter_as_partner(mercato, client, read_only=True)
     assert (await read_only.post(UPLOAD, {})).status == 403
     operator = await enter_as_operator(mercato)
     assert (await operator.open(UPLOAD)).status == 404

@@ -65,7 +65,7 @@ async def test_a_menu_of_hostile_names_is_text(mercato: Service, shop: MerchantS
 async def test_a_session_of_one_store_sees_its_menu_alone(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     other = await mercato.live(deal.pos, shop.host(cafe(), "/b.json"), name="Other")
-    browser = await enter_as_partner(mercato, deal.front, storeId=deal.store["storeId"])
+    browser = await enter_as_partner(mercato, deal.front, store_id=deal.store["storeId"])
     assert (await browser.open(f"/console/stores/{deal.store['storeId']}/menu")).status == 200
     assert (await browser.open(f"/console/stores/{other['storeId']}/menu")).status == 404
     assert (await browser.open(f"/console/stores/{CAKE}/menu")).status == 404

@@ -143,7 +143,7 @@ async def test_an_orders_page_says_what_happens_and_shows_its_customer_to_its_pa
     for who, customer, cancels in (
         (enter_as_partner(mercato, deal.pos), True, True),
         (enter_as_partner(mercato, deal.front), True, True),
-        (enter_as_partner(mercato, deal.pos, readOnly=True), False, False),
+        (enter_as_partner(mercato, deal.pos, read_only=True), False, False),
         (enter_as_operator(mercato), False, True),
         (enter_as_operator(mercato, read_only=True), False, False),
     ):
@@ -416,7 +416,7 @@ async def test_nobody_adjusts_an_order_but_its_merchant_while_it_can_be_adjusted
     stranger = await enter_as_partner(mercato, (await mercato.partner())[1])
     storefront = await enter_as_partner(mercato, deal.front)
     operator = await enter_as_operator(mercato)
-    reader = await enter_as_partner(mercato, deal.pos, readOnly=True)
+    reader = await enter_as_partner(mercato, deal.pos, read_only=True)
     for browser, status in ((stranger, 404), (storefront, 404), (operator, 404), (reader, 403)):
         assert "Adjust order" not in (await browser.open(path)).buttons
         assert (await browser.open(f"{path}/adjust")).status == status

@@ -70,7 +70,7 @@ async def test_a_session_of_one_store_sees_that_it_is_in_trouble_among_others_th
                 insert(failing_stores).values(row | {"failing_since": now, "failed_at": now})
             )
     for store, calls in ((deal.store, 3), (other, 9)):
-        browser = await enter_as_partner(mercato, deal.pos, storeId=store["storeId"])
+        browser = await enter_as_partner(mercato, deal.pos, store_id=store["storeId"])
         page = await browser.open("/console/overview")
         assert [f"{calls} calls failed" in row[1] for row in page.rows("Stores that need attention")] == [
             True

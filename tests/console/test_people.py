@@ -15,6 +15,7 @@ from tests.console.visiting import (
     enter_as_partner,
     enter_as_person,
     enter_whole_account,
+    partner_link,
 )
 from tests.databases import mostly_sqlite, on_both
 from tests.service import Service
@@ -91,7 +92,7 @@ async def test_what_people_do_is_in_the_audit_trail_under_their_names(mercato: S
 
 async def test_the_audit_names_keys_and_passkeys_rather_than_their_ids(mercato: Service):
     made, client = await mercato.partner()
-    await enter_as_partner(mercato, client)
+    await partner_link(client)
     operator = await enter_as_operator(mercato)
     key = new_authenticator(mercato)
     await add(operator, key, name="Anna's laptop")

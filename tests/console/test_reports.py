@@ -108,7 +108,7 @@ async def test_one_report_is_of_the_whole_account_or_one_store_and_of_no_other_p
     assert "No orders on these days." in page.text
     refused = await stranger.open(f"/console/reports?{QUERY}&storeId={history.stores[1]}")
     assert refused.status == 404
-    limited = await enter_as_partner(mercato, history.pos, storeId=history.stores[1])
+    limited = await enter_as_partner(mercato, history.pos, store_id=history.stores[1])
     only = await limited.open(f"/console/reports?{QUERY}")
     assert only.captions == one.captions
 

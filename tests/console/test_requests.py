@@ -145,7 +145,7 @@ async def test_a_session_for_one_store_sees_the_requests_that_name_it(mercato: S
     await mercato.app.request_log.flush()
     whole = await enter_as_partner(mercato, deal.pos)
     path = (await whole.open("/console/refused-requests")).link(await only_id(whole))
-    one = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    one = await enter_as_partner(mercato, deal.pos, store_id=deal.store["storeId"])
     assert len((await one.open("/console/refused-requests")).rows("Requests")[0]) == 1, "none"
     assert (await one.open(path)).status == 404
 

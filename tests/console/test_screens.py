@@ -261,7 +261,7 @@ async def test_a_session_for_one_store_sees_that_store_alone(mercato: Service, s
         deal.pos, shop.host({"currency": "USD", "sections": {}, "items": {}}, "/b.json"), name="b"
     )
     for store, there in ((deal.store["storeId"], True), (other["storeId"], False)):
-        browser = await enter_as_partner(mercato, deal.pos, storeId=store)
+        browser = await enter_as_partner(mercato, deal.pos, store_id=store)
         first = await browser.open("/console")
         assert (order["orderId"] in first.ids("Orders")) is there
         listed = await browser.open(f"/console/orders?storeId={deal.store['storeId']}")
@@ -302,7 +302,7 @@ async def test_a_delivery_explains_the_signature_that_was_received(mercato: Serv
         deal.front, "/v1/marketfront/webhook-deliveries?status=succeeded", lambda found: found["deliveries"]
     )
     delivery = listed["deliveries"][0]["deliveryId"]
-    reader = await enter_as_partner(mercato, deal.front, readOnly=True)
+    reader = await enter_as_partner(mercato, deal.front, read_only=True)
     assert (await reader.open(f"/console/webhooks/{delivery}/signature")).status == 403, "it has the customer"
     assert "signature fails" not in (await reader.open(f"/console/webhooks/{delivery}")).text
     browser = await enter_as_partner(mercato, deal.front)

@@ -245,8 +245,8 @@ async def test_a_session_ends_only_the_sessions_that_it_sees(mercato: Service, s
     whole = await enter_whole_account(mercato, made.id)
     storefront = await enter_as_partner(mercato, front)
     merchant = await enter_as_partner(mercato, client)
-    of_store = await enter_as_partner(mercato, client, storeId=store["storeId"])
-    reader = await enter_as_partner(mercato, client, readOnly=True)
+    of_store = await enter_as_partner(mercato, client, store_id=store["storeId"])
+    reader = await enter_as_partner(mercato, client, read_only=True)
     path = "/console/account/sessions/end"
     assert (await reader.post(path)).status == 403
     assert (await of_store.post(path)).heading == "Sign in"
@@ -270,7 +270,7 @@ async def test_sign_out_ends_the_session_everywhere(mercato: Service):
 async def test_a_read_only_session_changes_nothing(mercato: Service):
     client = (await mercato.partner())[1]
     await enter_as_partner(mercato, client)
-    browser = await enter_as_partner(mercato, client, readOnly=True)
+    browser = await enter_as_partner(mercato, client, read_only=True)
     page = await browser.open("/console")
     assert page.buttons == ["Sign out"] or "Sign out" in page.buttons
     for screen in SCREENS:

@@ -30,7 +30,7 @@ async def test_a_list_calls_an_order_by_its_number_its_customer_and_its_items(
     for browser, names_customer in (
         (await enter_as_partner(mercato, deal.pos), True),
         (await enter_as_partner(mercato, deal.front), True),
-        (await enter_as_partner(mercato, deal.pos, readOnly=True), False),
+        (await enter_as_partner(mercato, deal.pos, read_only=True), False),
         (await enter_as_operator(mercato), False),
         (support, False),
     ):

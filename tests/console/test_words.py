@@ -125,7 +125,7 @@ async def test_until_somebody_chooses_times_are_in_the_zone_that_the_stores_have
     await deal.pos.call("PUT", f"/v1/commerce/stores/{other['storeId']}", {"timezone": "America/New_York"})
     for browser in (merchant, front, operator):
         assert "Times are in UTC." in (await browser.open("/console/orders")).text
-    alone = await enter_as_partner(mercato, deal.pos, storeId=other["storeId"])
+    alone = await enter_as_partner(mercato, deal.pos, store_id=other["storeId"])
     assert "Times are in America/New_York." in (await alone.open("/console/orders")).text
     account = await merchant.open("/console/account")
     await merchant.press(account, "Set time zone", timezone="")

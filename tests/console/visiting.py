@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.console.browser import Browser, Page, path_of
+from tests.console.browser import Browser, Page
 from tests.service import Client, Service
 
 from mercato.features.sign_in import people, sessions
@@ -37,12 +37,19 @@ async def enter(mercato: Service, link: str) -> tuple[Browser, Page]:
     return browser, await browser.press(await browser.open(link), "Continue")
 
 
-async def enter_as_partner(mercato: Service, client: Client, **wanted: Any) -> Browser:
-    """Sign in as a link of the client's key does, without its pages."""
-    token = path_of(await partner_link(client, **wanted)).rpartition("/")[2]
-    now = mercato.app.clock()
-    async with mercato.app.db.write() as tx:
-        return signed_in(mercato, await sessions.sign_in(tx, token, now=now))
+async def enter_as_partner(
+    mercato: Service, client: Client, *, store_id: str | None = None, read_only: bool = False
+) -> Browser:
+    """Sign in as a link of the client's key does, for one of its stores, or only to look."""
+    caller = await mercato.app.callers.get((client.key or "").encode())
+    grant = Grant(
+        partner_id=caller.partner_id,
+        created_by=f"key:{caller.key_id}",
+        key_id=caller.key_id,
+        store_id=None if store_id is None else UUID(store_id),
+        read_only=read_only,
+    )
+    return await _enter(mercato, grant)
 
 
 async def enter_whole_account(mercato: Service, partner_id: UUID) -> Browser:
@@ -55,7 +62,11 @@ async def enter_as_operator(mercato: Service, *, read_only: bool = False) -> Bro
 
 
 async def _enter_by_command(mercato: Service, partner_id: UUID | None, *, read_only: bool = False) -> Browser:
-    grant, now = Grant(partner_id=partner_id, created_by="cli:anna", read_only=read_only), mercato.app.clock()
+    return await _enter(mercato, Grant(partner_id=partner_id, created_by="cli:anna", read_only=read_only))
+
+
+async def _enter(mercato: Service, grant: Grant) -> Browser:
+    now = mercato.app.clock()
     async with mercato.app.db.write() as tx:
         link = await sessions.create_link(tx, grant, now=now)
         return signed_in(mercato, await sessions.sign_in(tx, link.token, now=now))

@@ -1,7 +1,7 @@
 """`mercato key create --agent`: an agent with its limits from the command line."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from tests.databases import mostly_sqlite
@@ -41,24 +41,23 @@ def test_rolling_the_key_of_an_agent_keeps_the_agent(shell: Shell, front: Any):
     assert rolled["key"] != made["key"]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--maximum-day", "5"), "add --agent NAME"),
-        (("--approval", "always"), "add --agent NAME"),
-        (("--agent", "Lunch", "--surface", "commerce"), "Leave --surface out"),
-        (("--agent", "Lunch", "--maximum-day", "5"), "currency is needed"),
-        (("--agent", "Lunch", "--currency", "EUR", "--maximum-day", "five"), "not a decimal number"),
-        (("--agent", "Lunch", "--approval", "maybe"), "never, always, or above:"),
-        (("--agent", "Lun\u200bch"), "characters that can be seen"),
-    ],
+WRONG_OPTIONS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
+    (("--maximum-day", "5"), "add --agent NAME"),
+    (("--approval", "always"), "add --agent NAME"),
+    (("--agent", "Lunch", "--surface", "commerce"), "Leave --surface out"),
+    (("--agent", "Lunch", "--maximum-day", "5"), "currency is needed"),
+    (("--agent", "Lunch", "--currency", "EUR", "--maximum-day", "five"), "not a decimal number"),
+    (("--agent", "Lunch", "--approval", "maybe"), "never, always, or above:"),
+    (("--agent", "Lun\u200bch"), "characters that can be seen"),
 )
-def test_a_wrong_option_of_an_agent_says_what_to_do(
-    shell: Shell, front: Any, options: tuple[str, ...], said: str
-):
-    code = 2 if "add" in said or "Leave" in said else 1
-    assert shell("key", "create", "Front", *options, code=code) == ""
-    assert said in shell.err
+"""Options of `key create`, and what is said of them."""
+
+
+def test_a_wrong_option_of_an_agent_says_what_to_do(shell: Shell, front: Any):
+    for options, said in WRONG_OPTIONS:
+        code = 2 if "add" in said or "Leave" in said else 1
+        assert shell("key", "create", "Front", *options, code=code) == "", options
+        assert said in shell.err, options
     assert len(shell.json("key", "list")["keys"]) == 1
 
 

@@ -1,5 +1,6 @@
 """Icons: Lucide's drawings, which a page has in itself. They say nothing that the text beside them doesn't."""
 
+from functools import cache
 from typing import Final
 
 from markupsafe import Markup
@@ -124,6 +125,7 @@ _SHAPES: Final = {
 """What is in each `svg` of npm's lucide-static 1.62.0, unchanged, by its name there: 24 units wide and high."""
 
 
+@cache
 def icon(name: str) -> Markup:
     """Return an icon in the colour of the text around it, hidden from screen readers."""
     return Markup('<svg class="icon" viewBox="0 0 24 24" aria-hidden="true">{}</svg>').format(

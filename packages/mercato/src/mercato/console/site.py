@@ -5,7 +5,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
@@ -21,6 +21,7 @@ from mercato.console.screen import (
     NAVIGATION,
     OPERATORS,
     STOREFRONTS,
+    Audience,
     Done,
     Download,
     Group,
@@ -81,7 +82,7 @@ from mercato.features.partners.model import (
 )
 from mercato.features.sign_in import sessions
 from mercato.features.sign_in.model import Session, is_signed_on
-from mercato.features.sign_in.roles import Permission, Role
+from mercato.features.sign_in.roles import ALLOWED, Permission, Role
 from mercato.features.stores.operators import StoreFilter, list_stores
 from mercato.features.stores.queries import find_common_timezone
 from mercato.http.body import GZIP, best_coding, gzipped
@@ -528,13 +529,11 @@ def _tag(session: Session) -> str | None:
 
 def _has(session: Session, screen: Screen) -> bool:
     """Return whether the session's account has the screen, with any role."""
-    if screen.whole_account and session.grant.store_id is not None:
-        return False
-    return bool(screen.audiences & audiences_of(session))
+    return _is_of(screen, audiences_of(session), is_whole_account=session.grant.store_id is None)
 
 
-def _may_open(session: Session, screen: Screen) -> bool:
-    return _has(session, screen) and session.may(screen.needs)
+def _is_of(screen: Screen, audiences: frozenset[Audience], *, is_whole_account: bool) -> bool:
+    return bool(screen.audiences & audiences) and (is_whole_account or not screen.whole_account)
 
 
 def _may_press(session: Session, path: str) -> bool:
@@ -546,17 +545,28 @@ def _may_press(session: Session, path: str) -> bool:
     return session.may(screen.needs)
 
 
-def _navigation(session: Session) -> list[Group]:
+def _navigation(session: Session) -> tuple[Group, ...]:
     """Return what the session can open, in its groups."""
-    there = {screen.path for screen in SCREENS if screen.show is not None and _may_open(session, screen)}
-    mine = audiences_of(session)
+    return _groups(audiences_of(session), session.role, is_whole_account=session.grant.store_id is None)
+
+
+@cache
+def _groups(audiences: frozenset[Audience], role: Role, *, is_whole_account: bool) -> tuple[Group, ...]:
+    # Every page shows one of a few dozen.
+    there = {
+        screen.path
+        for screen in SCREENS
+        if screen.show is not None
+        and screen.needs in ALLOWED[role]
+        and _is_of(screen, audiences, is_whole_account=is_whole_account)
+    }
     groups = (
         replace(
             group,
             entries=tuple(
-                one for one in group.entries if one.audiences & mine and path_of(one.name) in there
+                one for one in group.entries if one.audiences & audiences and path_of(one.name) in there
             ),
         )
         for group in NAVIGATION
     )
-    return [group for group in groups if group.entries]
+    return tuple(group for group in groups if group.entries)

@@ -233,8 +233,8 @@ def _of_partner(newest: Select[Any], wanted: OrderFilter) -> Select[Any]:
         return select(newest.subquery().c.id)
     columns = {Surface.COMMERCE: orders.c.partner_id, Surface.MARKETFRONT: orders.c.storefront_id}
     sides = [columns[side] for side in (Surface if wanted.surface is None else (wanted.surface,))]
-    selects = (newest.where(side == wanted.partner_id) for side in sides)
-    return select(union(*(select(side.subquery().c.id) for side in selects)).subquery().c.id)
+    one, *others = (select(newest.where(side == wanted.partner_id).subquery().c.id) for side in sides)
+    return select(union(one, *others).subquery().c.id) if others else one
 
 
 def _viewed(newest: Select[Any], wanted: OrderFilter) -> Select[Any]:
