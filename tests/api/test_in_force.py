@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 import pytest
 from aiohttp import web
 from tests.agents.agent import Agent
+from tests.api.examples import example, in_turn
 from tests.api.trade import CUSTOMER, MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, TEA, cafe
 from tests.databases import new_database
@@ -26,8 +27,6 @@ from mercato.features.orders.validation import Validations
 from mercato.features.stores import queries
 from mercato.platform.db.changes import ChangeFeed
 from mercato_client.testing.caller import Answer
-
-ROUNDS = 2
 
 
 @dataclass
@@ -164,12 +163,13 @@ async def done(asked: Awaitable[Answer]) -> None:
 
 
 CHANGES = [
-    pytest.param(pause, resume, "STORE_CLOSED", id="paused"),
-    pytest.param(sell_out, bring_back, "ITEM_UNAVAILABLE", id="sold out"),
-    pytest.param(raise_price, serve_first_menu, "ORDER_TOTAL_DIFFERENT", id="another price"),
-    pytest.param(take_off, serve_first_menu, "ITEM_UNAVAILABLE", id="no such item in the new set"),
-    pytest.param(raise_minimum, drop_minimum, "ORDER_BELOW_MINIMUM", id="updated"),
+    (pause, resume, "STORE_CLOSED"),
+    (sell_out, bring_back, "ITEM_UNAVAILABLE"),
+    (raise_price, serve_first_menu, "ORDER_TOTAL_DIFFERENT"),
+    (take_off, serve_first_menu, "ITEM_UNAVAILABLE"),
+    (raise_minimum, drop_minimum, "ORDER_BELOW_MINIMUM"),
 ]
+"""What changes, what undoes it, and the error meanwhile. Each test tries all at one store, one after the other."""
 
 
 def refused(reply: Answer, code: str) -> None:
@@ -177,39 +177,38 @@ def refused(reply: Answer, code: str) -> None:
 
 
 @pytest.mark.parametrize("with_token", [True, False], ids=["token", "no token"])
-@pytest.mark.parametrize(("change", "undo", "code"), CHANGES)
 async def test_after_an_acknowledged_change_no_order_is_placed_against_the_state_before(
-    two: Two, change: Act, undo: Act, code: str, with_token: bool
+    two: Two, with_token: bool
 ):
-    for _ in range(ROUNDS):
-        # What the customer was shown: without a token the request itself says what it costs.
-        order = two.there.order(amounts={"total": "5.80"})
-        if with_token:
-            order["validatedOrderToken"] = await two.there.token(order)
-        await two.warm()
-        await change(two)
-        refused(await two.there.place(order), code)
-        # Nor is one refused for a reason that has passed.
-        await undo(two)
-        assert (await two.there.place(order)).status == 201
-    assert len((await two.here.pos.get(MERCHANT)).json()["orders"]) == ROUNDS
+    for number, (change, undo, code) in enumerate(CHANGES, 1):
+        with example(change.__name__):
+            # What the customer was shown: without a token the request itself says what it costs.
+            order = two.there.order(amounts={"total": "5.80"})
+            if with_token:
+                order["validatedOrderToken"] = await two.there.token(order)
+            await two.warm()
+            await change(two)
+            refused(await two.there.place(order), code)
+            # Nor is one refused for a reason that has passed.
+            await undo(two)
+            assert (await two.there.place(order)).status == 201
+            assert len((await two.here.pos.get(MERCHANT)).json()["orders"]) == number
 
 
-@pytest.mark.parametrize(("change", "undo", "code"), CHANGES)
+@in_turn(("change", "undo", "code"), CHANGES)
 async def test_after_an_acknowledged_change_no_order_is_validated_against_the_state_before(
     two: Two, change: Act, undo: Act, code: str
 ):
-    for _ in range(ROUNDS):
-        await two.warm()
-        await change(two)
-        said = await two.there.validate(two.there.order())
-        if code == "ORDER_TOTAL_DIFFERENT":
-            assert said["order"]["amounts"]["total"] == "7.80"
-        else:
-            assert [one["code"] for one in said["order"]["errors"]] == [code]
-        await undo(two)
-        said = await two.there.validate(two.there.order())
-        assert (said["isValid"], said["order"]["amounts"]["total"]) == (True, "5.80")
+    await two.warm()
+    await change(two)
+    said = await two.there.validate(two.there.order())
+    if code == "ORDER_TOTAL_DIFFERENT":
+        assert said["order"]["amounts"]["total"] == "7.80"
+    else:
+        assert [one["code"] for one in said["order"]["errors"]] == [code]
+    await undo(two)
+    said = await two.there.validate(two.there.order())
+    assert (said["isValid"], said["order"]["amounts"]["total"]) == (True, "5.80")
 
 
 def quoted(two: Two, **line: Any) -> Awaitable[Any]:
@@ -224,7 +223,7 @@ def quoted(two: Two, **line: Any) -> Awaitable[Any]:
     )
 
 
-@pytest.mark.parametrize(("change", "undo", "code"), CHANGES)
+@in_turn(("change", "undo", "code"), CHANGES)
 async def test_after_an_acknowledged_change_no_agent_gets_a_quote_of_the_state_before(
     two: Two, change: Act, undo: Act, code: str
 ):

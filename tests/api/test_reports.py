@@ -26,7 +26,7 @@ from tests.api.reporting import (
 )
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
-from tests.databases import first_on_postgresql, mostly_sqlite, on_both, only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -109,15 +109,13 @@ EDGES = [
 """Around the midnights and the hour that Berlin leaves out: the day of 2026-03-29 has 23 hours there."""
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @on_both
-@first_on_postgresql
 async def test_totals_equal_the_orders_to_the_minor_unit_in_every_currency_and_zone(
-    mercato: Service, shop: MerchantServer, seed: int, monkeypatch: pytest.MonkeyPatch
+    mercato: Service, shop: MerchantServer, database_kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     # Several pages, whose ends fall anywhere.
     monkeypatch.setattr(reports, "PAGE", 3)
-    random = Random(seed)
+    random = Random(database_kind)
     history = await open_stores(mercato, shop, ("USD", "JPY", "KWD"))
     later = [at("2026-03-28T00:00:00Z") + timedelta(minutes=random.randint(0, 4000)) for _ in range(6)]
     await sell(history, random, [*map(at, EDGES), *later])
