@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -20,6 +21,7 @@ from tests.databases import only_sqlite, sqlite_template
 from tests.ports import free_port
 from tests.quotes.quoting import Quoting
 from tests.service import CATALOG, MerchantServer, Service, merchant, service
+from tests.waiting import PATIENCE
 
 from mercato.features.catalogs import periods
 from mercato.features.events.sequencer import number
@@ -220,20 +222,24 @@ async def provoked(code: str, here: Trade, desk: Path, **more: str) -> list[str]
     text = PAGES[code].example.replace("9100", str(free_port()))
     # `python3` on the path may be a script that looks for one, which takes longer than Python's own start.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    shell = await asyncio.create_subprocess_exec(
-        "bash", "-eu", "-o", "pipefail", "-c", text,
-        cwd=desk, env={"PATH": path} | names | more, start_new_session=True,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(120):
-            out, err = await shell.communicate()
-    finally:
-        if shell.returncode is None:
-            os.killpg(shell.pid, signal.SIGKILL)
-            await shell.wait()
-    assert shell.returncode == 0, err.decode()
+    # In a thread: uvloop would copy this large process for each example.
+    out = await asyncio.to_thread(run, text, desk, {"PATH": path} | names | more)
     return [one["errorCode"] for one in documents(out.decode()) if "errorCode" in one]
+
+
+def run(text: str, desk: Path, env: dict[str, str]) -> bytes:
+    """Run a script and return its output."""
+    with subprocess.Popen(
+        ["bash", "-eu", "-o", "pipefail", "-c", text],
+        cwd=desk, env=env, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as shell:  # fmt: skip
+        try:
+            out, err = shell.communicate(timeout=PATIENCE)
+        finally:
+            if shell.poll() is None:
+                os.killpg(shell.pid, signal.SIGKILL)
+    assert shell.returncode == 0, err.decode()
+    return out
 
 
 def documents(text: str) -> list[Any]:

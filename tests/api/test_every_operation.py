@@ -333,12 +333,14 @@ QUERIES = [
 ]  # fmt: skip
 
 
-async def test_no_query_causes_a_5xx(world: World):
-    for operation in GUARDED:
+async def test_no_query_causes_a_5xx(world: World, database_kind: str):
+    """Half of the queries on each database, each run the other ones."""
+    first = RUN + (database_kind == "sqlite")
+    for number, operation in enumerate(GUARDED):
         if operation.query is None:
             continue
         path = target(operation, await ids_for(world, operation))
-        for query in QUERIES:
+        for query in QUERIES[(first + number) % 2 :: 2]:
             reply = await call(world.owner[operation.access], operation, f"{path}?{query}")
             assert reply.status < 500, (operation.id, query, reply.body)
             assert reply.json() is not None

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select, update
 from tests.api.test_webhook_endpoints import FRONT, calls, finished, put, register
 from tests.api.trade import Trade, trade
-from tests.databases import mostly_sqlite, on_both, only_sqlite
+from tests.databases import first_on_postgresql, mostly_sqlite, on_both, only_sqlite
 from tests.service import CATALOG, MerchantServer, Service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -230,6 +230,7 @@ async def attempts_of(here: Trade) -> list[int]:
 @pytest.mark.parametrize("batch", [1, 100])
 @own()
 @on_both
+@first_on_postgresql
 async def test_requests_that_overlap_send_nothing_twice(
     here: Trade, monkeypatch: pytest.MonkeyPatch, batch: int
 ):

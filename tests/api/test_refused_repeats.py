@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.api.examples import RUN, example
 from tests.api.test_order_replies import answering, replied
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
 from tests.databases import mostly_sqlite, on_both, only_sqlite
@@ -156,17 +157,23 @@ def refused(answer: Answer, code: str) -> str:
 
 @only_sqlite
 @pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.long)])
-@pytest.mark.parametrize("unknown", UNKNOWN)
 async def test_a_refusal_after_an_unknown_outcome_cancels_the_order_and_the_store_is_told(
-    database_url: str, tmp_path: Path, shop: MerchantServer, database_kind: str, unknown: str, share: int
+    database_url: str, tmp_path: Path, shop: MerchantServer, database_kind: str, share: int
 ):
     """`make test` tries every third refusal, after each outcome other ones; `make test-long` tries all."""
+    tried = [
+        (unknown, name)
+        for number, unknown in enumerate(UNKNOWN, RUN)
+        for name in [*REFUSALS][number % share :: share]
+    ]
     async with running(database_url, tmp_path / "data", shop) as here:
-        for refusal, code in [*REFUSALS.values()][[*UNKNOWN].index(unknown) % share :: share]:
-            async with store_of(here, UNKNOWN[unknown], refusal) as store:
-                order_id = refused(await here.place(here.order()), code)
-                assert paths(store)[:2] == ["/place", "/place"]
-                await cancelled_and_told(here, store, order_id, code, MAY_HAVE_ARRIVED)
+        for unknown, name in tried:
+            refusal, code = REFUSALS[name]
+            with example((unknown, name)):
+                async with store_of(here, UNKNOWN[unknown], refusal) as store:
+                    order_id = refused(await here.place(here.order()), code)
+                    assert paths(store)[:2] == ["/place", "/place"]
+                    await cancelled_and_told(here, store, order_id, code, MAY_HAVE_ARRIVED)
 
 
 @only_sqlite
@@ -238,19 +245,18 @@ async def test_a_refused_background_attempt_is_told(database_url: str, tmp_path:
 
 
 @only_sqlite
-@pytest.mark.parametrize("unknown", UNKNOWN)
 async def test_after_an_unknown_outcome_a_409_that_names_the_stores_order_is_its_acceptance(
-    database_url: str, tmp_path: Path, shop: MerchantServer, database_kind: str, unknown: str
+    database_url: str, tmp_path: Path, shop: MerchantServer, database_kind: str
 ):
-    async with (
-        running(database_url, tmp_path / "data", shop) as here,
-        store_of(here, UNKNOWN[unknown], replied(EXISTS, 409)) as store,
-    ):
-        order = await here.placed()
-        assert (order["state"], order["partnerOrderId"]) == ("open", "A-7")
-        assert order["estimatedReadyAt"] == "2030-01-31T18:30:00.000Z"
-        assert paths(store) == ["/place", "/place"]
-        assert await entry(here, order["orderId"], "accepted") == {}
+    async with running(database_url, tmp_path / "data", shop) as here:
+        for unknown, script in UNKNOWN.items():
+            with example(unknown):
+                async with store_of(here, script, replied(EXISTS, 409)) as store:
+                    order = await here.placed()
+                    assert (order["state"], order["partnerOrderId"]) == ("open", "A-7")
+                    assert order["estimatedReadyAt"] == "2030-01-31T18:30:00.000Z"
+                    assert paths(store) == ["/place", "/place"]
+                    assert await entry(here, order["orderId"], "accepted") == {}
 
 
 async def test_a_409_that_names_the_stores_order_keeps_the_sale_in_the_background_too(
