@@ -10,10 +10,11 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 from tests.api.agent_keys import AGENTS, assistant, spent_today
+from tests.api.examples import in_turn
 from tests.api.test_order_races import until_settled
 from tests.api.test_order_waiting import is_silent
 from tests.api.trade import MERCHANT, ORDERS, Time, Trade, tea, trade
-from tests.databases import first_on_postgresql, mostly_sqlite, on_both
+from tests.databases import mostly_sqlite, on_both
 from tests.service import Client, MerchantServer, Service, service
 from tests.sharing import own, shared
 from tests.waiting import PATIENCE
@@ -213,8 +214,7 @@ async def test_an_agent_without_limits_orders_and_is_counted_by_currency(here: T
     assert await spent_today(here, agent) == {"USD": SIX}
 
 
-@first_on_postgresql
-@pytest.mark.parametrize(
+@in_turn(
     ("rule", "status"),
     [("never", 201), ("above:5.80", 201), ("above:5.79", 403), ("above:0", 403), ("always", 403)],
 )

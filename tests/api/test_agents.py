@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select
 from structlog.testing import capture_logs
 from tests.api.agent_keys import AGENTS, DAY, assistant, spent_today
+from tests.api.examples import in_turn
 from tests.api.table import GUARDED, call
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
 from tests.api.world import make_world
@@ -147,7 +148,7 @@ async def test_an_account_makes_a_hundred_active_keys(here: Trade):
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("change", "pointers"),
     [
         ({"name": " "}, ["/name"]),
@@ -185,7 +186,7 @@ async def test_every_fault_of_a_new_agent_is_refused_with_its_place(
 
 
 @only_sqlite
-@pytest.mark.parametrize("name", ["Mädchen für alles", "昼食", "x", "O'Neil & Söhne <b>", " trimmed "])
+@in_turn("name", ["Mädchen für alles", "昼食", "x", "O'Neil & Söhne <b>", " trimmed "])
 async def test_a_name_is_data_and_comes_back_as_it_is_seen(front: Client, name: str):
     reply = await front.post(AGENTS, {"name": name})
     assert reply.json()["name"] == name.strip()

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.api.examples import in_turn
 from tests.api.trade import Trade, trade
 from tests.catalog.documents import EXTRAS, cafe
-from tests.databases import first_on_postgresql, mostly_sqlite, on_both
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
+from tests.sharing import shared
 
 from mercato_tools.cli import main as cli
 
-pytestmark = mostly_sqlite
+pytestmark = [shared, mostly_sqlite]
 
 FEE = {"amount": "1.25", "description": "Delivery"}
 PROMOTION = {"amount": "0.50", "description": "Monday"}
@@ -96,8 +98,7 @@ async def test_a_changed_number_of_free_units_is_a_difference(
     assert found["path"].endswith("/lineItems/1/freeQuantity")
 
 
-@first_on_postgresql
-@pytest.mark.parametrize(
+@in_turn(
     "path",
     [
         "/cart/lineItems/0/amounts/unitPrice",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
+from tests.api.examples import in_turn
 from tests.api.test_webhook_endpoints import FRONT, calls, finished, put, register
 from tests.api.trade import Trade, trade
 from tests.databases import first_on_postgresql, mostly_sqlite, on_both, only_sqlite
@@ -140,7 +141,7 @@ async def test_calls_to_stores_are_left_out(here: Trade):
 
 
 @only_sqlite
-@pytest.mark.parametrize(
+@in_turn(
     ("body", "status", "pointer"),
     [
         ({}, 400, "/since"),
