@@ -124,7 +124,7 @@ class Connection:
             given = parameters or {}
             made = _compiler.prepared.get(statement) or _compiler.compile(statement, given)
             return await self._run(made, made.values(given))
-        made = _compiler.compile(statement, parameters[0])
+        made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters[0])
         await self._call(made.sql, self._driver.executemany, made.sql, map(made.values, parameters))
         return Result([], -1)
 
