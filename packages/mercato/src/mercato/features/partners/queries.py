@@ -136,16 +136,23 @@ async def list_newest_partners(tx: Read, *, before: UUID | None = None, limit: i
     return [_partner(row) for row in await tx.all(statement)]
 
 
+# Not prepared: there may be many.
+_NAMES: Final = select(partners.c.id, partners.c.name).where(
+    partners.c.id.in_(bindparam("where_ids", expanding=True))
+)
+_PREFIXES: Final = select(api_keys.c.id, api_keys.c.prefix).where(
+    api_keys.c.id.in_(bindparam("where_ids", expanding=True))
+)
+
+
 async def find_names(tx: Read, partner_ids: Collection[UUID]) -> dict[UUID, str]:
     """Return the names of the partners that exist."""
-    named = select(partners.c.id, partners.c.name).where(partners.c.id.in_(partner_ids))
-    return {row.id: row.name for row in await tx.all(named)}
+    return {row.id: row.name for row in await tx.all(_NAMES, {"where_ids": partner_ids})}
 
 
 async def find_prefixes(tx: Read, key_ids: Collection[UUID]) -> dict[UUID, str]:
     """Return the prefixes of the keys that exist, by which lists name them."""
-    named = select(api_keys.c.id, api_keys.c.prefix).where(api_keys.c.id.in_(key_ids))
-    return {row.id: row.prefix for row in await tx.all(named)}
+    return {row.id: row.prefix for row in await tx.all(_PREFIXES, {"where_ids": key_ids})}
 
 
 _EVENT_URL = prepared(select(partners.c.event_url).where(_THIS_PARTNER))

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, delete, select
+from sqlalchemy import Insert, and_, bindparam, delete, select
 
 from mercato.features.partners import queries
 from mercato.features.partners.credentials import TOPIC
@@ -27,6 +27,7 @@ from mercato.platform.db.audit import audit
 from mercato.platform.db.changes import announce
 from mercato.platform.db.engine import Read, Write
 from mercato.platform.db.statements import conflicting_insert, prepared, prepared_update
+from mercato.platform.db.types import Dialect
 from mercato_contract.stores import webhook_token_fault
 from mercato_outbound.guard import origin_of
 
@@ -45,6 +46,19 @@ _ORIGINS: Final = prepared(
 _FIND: Final = prepared(select(webhook_tokens.c.token).where(_ROW))
 _BIND: Final = prepared_update(webhook_tokens, "origin", "token", where=[_ROW])
 _DELETE: Final = prepared(delete(webhook_tokens).where(_ROW))
+
+
+def _upserting(dialect: Dialect) -> Insert:
+    new = conflicting_insert(webhook_tokens, dialect).values(
+        {name: bindparam(name) for name in ("partner_id", "origin", "token")}
+    )
+    upserting: Insert = new.on_conflict_do_update(
+        index_elements=["partner_id", "origin"], set_={"token": new.excluded.token}
+    )
+    return prepared(upserting)
+
+
+_UPSERT: Final[dict[Dialect, Insert]] = {dialect: _upserting(dialect) for dialect in ("sqlite", "postgresql")}
 
 
 class TooManyOriginsError(AccountError):
@@ -145,11 +159,7 @@ async def _upsert(tx: Write, vault: Vault, partner_id: UUID, origin: str, token:
     if origin != UNBOUND:
         await tx.execute(_DELETE, _unbound(partner_id))
     sealed = vault.seal(token, context=token_context(partner_id, origin))
-    await tx.execute(
-        conflicting_insert(webhook_tokens, tx.dialect)
-        .values(partner_id=partner_id, origin=origin, token=sealed)
-        .on_conflict_do_update(index_elements=["partner_id", "origin"], set_={"token": sealed})
-    )
+    await tx.execute(_UPSERT[tx.dialect], {"partner_id": partner_id, "origin": origin, "token": sealed})
 
 
 async def _bind_unbound(tx: Write, vault: Vault, partner_id: UUID, origin: str) -> bool:

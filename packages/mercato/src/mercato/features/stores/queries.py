@@ -352,6 +352,11 @@ _SOLD_OUT: Final = (
     .where(sold_out_items.c.store_id.in_(bindparam("store_ids", expanding=True)))
     .order_by(sold_out_items.c.store_id, sold_out_items.c.item_id)
 )
+_DELETE_SOLD_OUT: Final = delete(sold_out_items).where(
+    sold_out_items.c.store_id == bindparam("where_store"),
+    sold_out_items.c.item_id.in_(bindparam("where_items", expanding=True)),
+)
+_INSERT_SOLD_OUT: Final = insert(sold_out_items)
 
 
 async def replace_sold_out(
@@ -360,24 +365,16 @@ async def replace_sold_out(
     """Mark items as sold out, and others as available again."""
     rows = [{"store_id": store_id, "item_id": item.item_id, "until": item.until} for item in sold_out]
     changed = [row["item_id"] for row in rows] + list(available)
-    await tx.execute(
-        delete(sold_out_items).where(
-            sold_out_items.c.store_id == store_id, sold_out_items.c.item_id.in_(changed)
-        )
-    )
+    await tx.execute(_DELETE_SOLD_OUT, {"where_store": store_id, "where_items": changed})
     if rows:
-        await tx.execute(insert(sold_out_items), rows)
+        await tx.execute(_INSERT_SOLD_OUT, rows)
 
 
 async def delete_sold_out(tx: Write, store_id: UUID, item_ids: Sequence[UUID]) -> None:
     """Forget that items were sold out, however many."""
     for at in range(0, len(item_ids), _AT_A_TIME):
         some = item_ids[at : at + _AT_A_TIME]
-        await tx.execute(
-            delete(sold_out_items).where(
-                sold_out_items.c.store_id == store_id, sold_out_items.c.item_id.in_(some)
-            )
-        )
+        await tx.execute(_DELETE_SOLD_OUT, {"where_store": store_id, "where_items": some})
 
 
 async def prune_sold_out(tx: Write, *, before: datetime, limit: int) -> int:

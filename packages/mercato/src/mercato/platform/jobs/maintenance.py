@@ -13,6 +13,7 @@ from sqlalchemy import (
     ColumnElement,
     Integer,
     Select,
+    Update,
     bindparam,
     delete,
     exists,
@@ -113,6 +114,7 @@ def _batch(*which: ColumnElement[bool], order: ColumnElement[Any]) -> Select[int
     return select(jobs.c.id).where(*which).order_by(order).limit(BATCH).with_for_update(skip_locked=True)
 
 
+_LENGTH: Final = bindparam("length", type_=BigInteger)
 _AHEAD: Final = now_ms() + _SKEW_MS
 _DUE: Final = _batch(_in_state("waiting"), jobs.c.run_at <= now_ms(), order=jobs.c.run_at)
 # A job that was enqueued in the future is also due in the future, and run_at has the index.
@@ -121,7 +123,7 @@ _STRANDED: Final = _batch(
 )
 _LONG_LEASES: Final = _batch(
     _in_state("running"),
-    jobs.c.lease_until > _AHEAD + bindparam("length", type_=BigInteger),
+    jobs.c.lease_until > _AHEAD + _LENGTH,
     order=jobs.c.ordering_key,
 )
 _VANISHED: Final = _batch(
@@ -129,10 +131,16 @@ _VANISHED: Final = _batch(
 )
 _RUNNING: Final = _batch(_in_state("running"), order=jobs.c.ordering_key)
 
+_CHANGE: Final = update(jobs).where(jobs.c.id.in_(bindparam("ids", expanding=True)))
+_MAKE_READY: Final = _CHANGE.values(state="ready")
+_ENQUEUE_NOW: Final = _CHANGE.values(state="ready", enqueued_at=now_ms())
+_RENEW: Final = _CHANGE.values(lease_until=now_ms() + _LENGTH)
+_RELEASE: Final = _CHANGE.values(**IDLE, state="ready", losses=jobs.c.losses + 1)
+
 
 async def move_due(tx: Write) -> int:
     """Make waiting jobs of any kind ready that are due. Return how many rows."""
-    return await _move(tx, _DUE, {"state": "ready"})
+    return await _move(tx, _DUE, _MAKE_READY)
 
 
 async def move_stranded(tx: Write) -> int:
@@ -140,7 +148,7 @@ async def move_stranded(tx: Write) -> int:
 
     Otherwise retries would wait for as long as the clock was set back.
     """
-    return await _move(tx, _STRANDED, {"state": "ready", "enqueued_at": now_ms()})
+    return await _move(tx, _STRANDED, _ENQUEUE_NOW)
 
 
 async def shorten_leases(tx: Write, lease: timedelta) -> int:
@@ -149,29 +157,23 @@ async def shorten_leases(tx: Write, lease: timedelta) -> int:
     A worker that lives renews its own. Otherwise the jobs of one that vanished would be running for as long as the
     clock was set back.
     """
-    length = lease // _MILLISECOND
-    return await _move(tx, _LONG_LEASES, {"lease_until": now_ms() + length}, length=length)
+    return await _move(tx, _LONG_LEASES, _RENEW, length=lease // _MILLISECOND)
 
 
 async def move_expired(tx: Write, *, excluded: Collection[int] = ()) -> int:
     """Make jobs ready that a vanished worker left running. Return how many rows."""
-    return await _move(tx, _VANISHED, _LOST, excluded=excluded)
+    return await _move(tx, _VANISHED, _RELEASE, excluded=excluded)
 
 
 async def move_orphans(tx: Write) -> int:
     """Make all running jobs ready. Only for a process that owns the database's jobs alone."""
-    return await _move(tx, _RUNNING, _LOST)
+    return await _move(tx, _RUNNING, _RELEASE)
 
 
-_LOST: Final[dict[str, Any]] = {**IDLE, "state": "ready", "losses": jobs.c.losses + 1}
-
-
-async def _move(tx: Write, batch: Select[int], values: dict[str, Any], **given: Any) -> int:
-    """Change the rows of a batch; `given` are its parameters."""
+async def _move(tx: Write, batch: Select[int], change: Update, **given: Any) -> int:
+    """Change the rows of a batch; `given` are the parameters of both."""
     ids = [row.id for row in await tx.all(batch, given)]
-    if not ids:
-        return 0
-    return (await tx.execute(update(jobs).where(jobs.c.id.in_(ids)).values(values))).rowcount
+    return (await tx.execute(change, given | {"ids": ids})).rowcount if ids else 0
 
 
 async def renew(tx: Write, worker: str, ids: Collection[int], lease: timedelta) -> set[tuple[int, int]]:
