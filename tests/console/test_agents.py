@@ -82,7 +82,6 @@ async def test_the_page_of_an_agent_has_its_last_orders_and_refused_calls(here: 
     assert "Lunch" not in (await merchant.open(f"/console/orders/{placed['orderId']}")).text
 
 
-@on_both
 async def test_what_a_person_was_asked_about_is_listed_with_what_became_of_it(here: Trade):
     agent = await assistant(here, approval="always")
     quoting = Quoting(here)

@@ -7,6 +7,7 @@ import pytest
 from tests.console.browser import Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import mostly_sqlite
 from tests.service import Service
 
 from mercato.platform.db import audit as trail
@@ -91,6 +92,7 @@ async def test_what_others_wrote_is_shown_as_text(mercato: Service):
     assert not [one for one in page.root.all("img") if one.attributes["src"] == "x"]
 
 
+@mostly_sqlite
 async def test_a_partner_has_no_audit(mercato: Service):
     browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     assert (await browser.open("/console/audit")).status == 404

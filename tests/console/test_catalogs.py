@@ -121,7 +121,6 @@ async def test_the_menu_is_a_tree_with_prices(mercato: Service, shop: MerchantSe
     assert (await browser.open(f"{page.url}?place=9999")).status == 404
 
 
-@on_both
 async def test_a_page_of_a_very_large_menu_is_small_and_leads_to_the_rest(
     mercato: Service, shop: MerchantServer
 ):

@@ -9,7 +9,7 @@ from tests.api.trade import trade
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -20,7 +20,7 @@ from mercato.features.partners.vault import Vault
 from mercato_contract import clock
 from mercato_contract.certification import CheckOutcome, Exchange, Report, Verdict, count
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 
 def report(**changes: Any) -> Report:
@@ -138,6 +138,7 @@ async def test_a_signed_report_whose_counts_or_kind_are_wrong_is_refused(mercato
         assert (page.status, reason in page.text) == (422, True)
 
 
+@on_both
 @own()
 async def test_the_newest_reports_are_kept_and_deleted_with_their_partner(
     mercato: Service, monkeypatch: pytest.MonkeyPatch

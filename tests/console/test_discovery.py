@@ -5,7 +5,7 @@ from tests.api.trade import trade
 from tests.console.test_playground import answer
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_partner
-from tests.databases import mostly_sqlite, on_both
+from tests.databases import mostly_sqlite
 from tests.service import MerchantServer, Service
 
 pytestmark = mostly_sqlite
@@ -13,7 +13,6 @@ pytestmark = mostly_sqlite
 DISCOVERY = "/console/playground/discovery"
 
 
-@on_both
 async def test_stores_are_found_as_the_api_finds_them(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser = await enter_as_partner(mercato, deal.front)
@@ -63,7 +62,6 @@ async def test_the_next_page_keeps_the_search(mercato: Service, shop: MerchantSe
     assert found == {deal.store["storeId"], other["storeId"]}
 
 
-@on_both
 async def test_a_session_of_one_store_finds_no_others(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     browser = await enter_as_partner(mercato, deal.front, store_id=deal.store["storeId"])

@@ -3,6 +3,7 @@
 from tests.api.trade import MERCHANT, trade
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter, enter_as_operator, enter_whole_account
+from tests.databases import mostly_sqlite
 from tests.service import MerchantServer, Service
 
 from mercato.features.partners.model import PartnerKind
@@ -14,6 +15,7 @@ from mercato_contract import clock
 ADA = "ada@example.com"
 
 
+@mostly_sqlite
 async def test_a_customer_is_erased_after_a_preview_and_a_confirmation(
     mercato: Service, shop: MerchantServer
 ):
@@ -44,6 +46,7 @@ async def test_a_customer_is_erased_after_a_preview_and_a_confirmation(
     assert ADA not in str(entry)
 
 
+@mostly_sqlite
 async def test_an_erasure_names_its_customer(mercato: Service):
     browser = await enter_as_operator(mercato)
     for step in ("find", "confirm", "erase"):
@@ -54,6 +57,7 @@ async def test_an_erasure_names_its_customer(mercato: Service):
     assert "<script>alert(1)" in hostile.text, "as text"
 
 
+@mostly_sqlite
 async def test_neither_a_partner_nor_a_viewer_can_erase_or_look_for_a_customer(
     mercato: Service, shop: MerchantServer
 ):

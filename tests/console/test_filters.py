@@ -57,7 +57,6 @@ async def filtered(browser: Browser, screen: str, **fields: str) -> Page:
     return page
 
 
-@on_both
 async def test_a_partners_name_is_found_in_any_letter_case_and_by_the_beginning_of_its_id(
     mercato: Service, shop: MerchantServer
 ):

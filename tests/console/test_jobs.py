@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import insert
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import mostly_sqlite
 from tests.service import Service
 
 from mercato.platform.db.audit import list_entries
@@ -27,6 +28,7 @@ async def add_dead(mercato: Service, kind: str = "old.kind", *, error: str = "no
     return number
 
 
+@mostly_sqlite
 async def test_a_dead_job_is_shown_with_its_last_error_and_revived(mercato: Service):
     number = await add_dead(mercato, error=HOSTILE)
     browser = await enter_as_operator(mercato)
@@ -83,6 +85,7 @@ async def test_dead_jobs_come_in_pages(mercato: Service, monkeypatch: pytest.Mon
     assert "is not a nextCursor" in (await browser.open("/console/jobs?cursor=x")).text
 
 
+@mostly_sqlite
 async def test_a_partner_has_no_jobs(mercato: Service):
     number = await add_dead(mercato)
     browser = await enter_as_partner(mercato, (await mercato.partner())[1])

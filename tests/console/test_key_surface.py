@@ -101,6 +101,7 @@ async def test_a_keys_session_has_the_pages_and_actions_of_its_surface_alone(mer
     assert (await whole.post("/console/keys/rotate-secret")).status == 200
 
 
+@mostly_sqlite
 async def test_an_order_of_an_account_with_itself_is_on_both_sides(mercato: Service, shop: MerchantServer):
     as_merchant, as_storefront = await both_sides(mercato, shop)
     as_merchant.front = as_storefront.front

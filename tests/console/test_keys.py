@@ -91,7 +91,6 @@ def revocable(page: Page, row: int) -> str:
     return keys[row].removeprefix("key-")
 
 
-@on_both
 async def test_a_rolled_key_works_beside_the_new_one(mercato: Service):
     client = (await mercato.partner())[1]
     browser = await enter_as_partner(mercato, client)

@@ -9,7 +9,7 @@ import pytest
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import CATALOG, ITEM, SECTION, Client, MerchantServer, Service
 from tests.sharing import own, shared
 from tests.spreadsheets.sheets import HEAD, both, csv_of, ods_of, priced, xlsx_of
@@ -50,6 +50,7 @@ async def published(mercato: Service, pos: Client, store: Any, page: Page) -> An
     return (await pos.get(f"/v1/commerce/catalog-sets/{now['catalogSetId']}")).json()
 
 
+@mostly_sqlite
 @pytest.mark.parametrize("write", [xlsx_of, ods_of])
 async def test_a_workbook_is_read_compared_and_published(
     mercato: Service, pos: Client, store: Any, write: Any
@@ -82,6 +83,7 @@ async def test_a_workbook_is_read_compared_and_published(
     assert "The store serves the same menu now" in same.text
 
 
+@mostly_sqlite
 async def test_csv_files_take_the_second_one_for_choices(mercato: Service, pos: Client, store: Any):
     browser = await enter_as_partner(mercato, pos)
     menu = csv_of(MENU, delimiter=";", encoding="utf-16")

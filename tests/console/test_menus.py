@@ -13,11 +13,11 @@ from tests.catalog.documents import CAKE, cafe
 from tests.console.browser import Browser, Page
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_partner
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import CATALOG, MerchantServer, Service
 from tests.sharing import shared
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 MOST_BYTES = 100_000
 MOST = 9
@@ -62,6 +62,7 @@ async def test_a_menu_of_hostile_names_is_text(mercato: Service, shop: MerchantS
     check_frame(menu)
 
 
+@on_both
 async def test_a_session_of_one_store_sees_its_menu_alone(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     other = await mercato.live(deal.pos, shop.host(cafe(), "/b.json"), name="Other")

@@ -563,7 +563,6 @@ async def test_an_id_token_that_is_nested_without_end_signs_nobody_in(mercato: S
     assert (await come(mercato))[1].status == 403
 
 
-@on_both
 async def test_an_unreachable_provider_is_reported_on_a_page(start: Start):
     async with start(oidc_issuer="http://127.0.0.1:9") as mercato:
         assert (await come(mercato))[1].status == 503

@@ -211,11 +211,8 @@ async def test_an_order_is_cancelled_on_its_page_after_a_confirmation(mercato: S
 SILENT = "has no working address for this event and sees it on reading the order or the events feed."
 
 
-@on_both
 @own()
-async def test_only_who_has_an_address_is_said_to_be_notified(
-    mercato: Service, shop: MerchantServer, database_kind: str
-):
+async def test_only_who_has_an_address_is_said_to_be_notified(mercato: Service, shop: MerchantServer):
     other = (await trade(mercato, shop, webhook=False)).store["storeId"]
     operator = await enter_as_operator(mercato)
     endpoints: dict[str, Any] = {
@@ -226,8 +223,7 @@ async def test_only_who_has_an_address_is_said_to_be_notified(
         "other store": {"storeIds": [other]},
         "disabled": {"enabled": False},
     }
-    # What an endpoint is for is looked at after SQL.
-    for address, endpoint in endpoints.items() if database_kind == "sqlite" else (("none", None),):
+    for address, endpoint in endpoints.items():
         own: dict[str, Any] = {"event_url": shop.base + "/events"} if address == "event URL" else {}
         deal = await trade(mercato, shop, webhook=False, **own)
         if endpoint is not None:

@@ -12,7 +12,7 @@ from tests.api.trade import line, trade
 from tests.catalog.documents import TEA, cafe
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
-from tests.databases import mostly_sqlite, on_both
+from tests.databases import mostly_sqlite
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -175,7 +175,6 @@ async def test_orders_of_the_largest_total_are_summed_up_to_the_minor_unit(
         assert "276701161105643274.21 USD" in (await browser.open("/console")).text
 
 
-@on_both
 async def test_orders_that_a_person_must_accept_stand_first(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, webhook=False)
     path = f"/v1/commerce/stores/{deal.store['storeId']}"

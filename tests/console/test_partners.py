@@ -26,7 +26,6 @@ def shown_once(page: Any) -> dict[str, str]:
     return {name.text: value.text for name, value in zip(names, values, strict=True)}
 
 
-@on_both
 async def test_a_partner_is_created_and_its_credentials_are_shown_once(mercato: Service):
     browser = await enter_as_operator(mercato)
     form = await browser.open((await browser.open("/console/partners")).link("New partner"))

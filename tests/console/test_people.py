@@ -109,7 +109,6 @@ async def test_the_audit_names_keys_and_passkeys_rather_than_their_ids(mercato: 
     assert "console:cli:anna" in actors
 
 
-@on_both
 async def test_whoever_is_removed_is_signed_out_everywhere_and_their_passkey_is_unknown(mercato: Service):
     client = (await mercato.partner())[1]
     owner = await enter_as_partner(mercato, client)

@@ -526,7 +526,6 @@ async def test_a_registration_is_deleted_after_a_question_and_its_onboarding_is_
     assert (await client.get("/v1/commerce/onboarding/stores")).json()["onboardings"] == []
 
 
-@on_both
 async def test_an_account_registers_a_bounded_number_of_stores_at_a_time(mercato: Service):
     browser = await enter_as_partner(mercato, (await mercato.partner())[1])
     page = await browser.open("/console/stores/register")

@@ -17,6 +17,7 @@ from tests.api.trade import MERCHANT, ORDERS, Time, Trade, trade
 from tests.console.browser import Page
 from tests.console.test_screens import check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
+from tests.databases import mostly_sqlite, on_both
 from tests.service import MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -29,7 +30,7 @@ from mercato.features.sign_in.roles import Role
 from mercato.platform.errors import RateLimited
 from mercato_contract.clock import new_id, now
 
-pytestmark = shared
+pytestmark = [shared, mostly_sqlite]
 
 FIRST, LAST = date(2026, 3, 28), date(2026, 3, 30)
 QUERY = f"from={FIRST}&to={LAST}"
@@ -49,6 +50,7 @@ def all_of(page: Page, currency: str) -> dict[str, Any]:
     return amounts_of(rows[0][1:])
 
 
+@on_both
 async def test_the_page_adds_up_what_the_api_says_of_the_orders(
     mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):
@@ -94,6 +96,7 @@ def check_report(page: Page, placed: list[Any], zone: str) -> None:
     assert shown == reasons
 
 
+@on_both
 async def test_one_report_is_of_the_whole_account_or_one_store_and_of_no_other_partners(
     mercato: Service, shop: MerchantServer
 ):
@@ -132,6 +135,7 @@ async def test_the_file_has_the_orders_of_the_page(mercato: Service, shop: Merch
     assert refused.status == 404
 
 
+@on_both
 @own()
 async def test_an_operator_sees_a_partners_report_and_no_words_of_partners(
     mercato: Service, shop: MerchantServer
@@ -179,6 +183,7 @@ async def test_days_that_make_no_report_are_said_beside_the_field(mercato: Servi
     assert not page.captions
 
 
+@on_both
 async def test_a_report_is_half_a_minute_old_at_most_also_after_the_clock_was_set_back(
     mercato: Service, shop: MerchantServer
 ):

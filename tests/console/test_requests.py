@@ -6,6 +6,7 @@ from tests.api.trade import PLACE, Trade, trade
 from tests.console.browser import Browser
 from tests.console.test_screens import HOSTILE, check_frame
 from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.databases import mostly_sqlite
 from tests.service import Client, MerchantServer, Service
 from tests.sharing import own, shared
 
@@ -31,6 +32,7 @@ async def refused_order(deal: Trade) -> Browser:
     return await enter_as_partner(deal.mercato, deal.front)
 
 
+@mostly_sqlite
 async def test_a_refused_request_is_shown_with_its_faults_and_what_to_do(
     mercato: Service, shop: MerchantServer
 ):
@@ -47,6 +49,7 @@ async def test_a_refused_request_is_shown_with_its_faults_and_what_to_do(
     assert (await browser.open("/errors/INVALID_REQUEST")).status == 200
 
 
+@mostly_sqlite
 async def test_a_refused_requests_page_has_the_detail_of_its_answer(mercato: Service):
     _, client = await mercato.partner()
     for path in (
@@ -65,6 +68,7 @@ async def test_a_refused_requests_page_has_the_detail_of_its_answer(mercato: Ser
         assert "mk_secret_mk_" not in page.text, "what looks like a key is masked"
 
 
+@mostly_sqlite
 @own()
 async def test_the_words_of_a_store_are_not_kept_as_the_detail_of_a_refused_request(
     mercato: Service, shop: MerchantServer
@@ -100,6 +104,7 @@ async def test_refused_requests_are_found_by_code_store_and_time(mercato: Servic
     assert await answers("since=2999-01-01T00:00") == []
 
 
+@mostly_sqlite
 async def test_a_partner_sees_its_own_refused_requests_alone(mercato: Service):
     _, owner = await mercato.partner(name="Owner")
     _, stranger = await mercato.partner(PartnerKind.BOTH)
@@ -117,6 +122,7 @@ async def only_id(browser: Browser) -> str:
     return (await browser.open("/console/refused-requests")).rows("Requests")[0][1]
 
 
+@mostly_sqlite
 @own()
 async def test_the_operator_sees_all_refused_requests_with_their_partners(mercato: Service):
     _, one = await mercato.partner(name="First")
@@ -136,6 +142,7 @@ async def test_the_operator_sees_all_refused_requests_with_their_partners(mercat
     assert "First" in page.text
 
 
+@mostly_sqlite
 async def test_a_session_for_one_store_sees_the_requests_that_name_it(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     await refuse(mercato, deal.pos)

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from tests.console.browser import Browser
 from tests.console.visiting import enter_as_operator, enter_as_person, enter_whole_account
-from tests.databases import first_on_postgresql
+from tests.databases import first_on_postgresql, mostly_sqlite
 from tests.docs.documents import ROOT
 from tests.service import Service
 from tests.sharing import own, shared
@@ -167,6 +167,7 @@ def test_the_guide_has_the_table_of_roles(audience: frozenset[Audience], roles: 
     assert [[cell.strip() for cell in row.strip("|").split("|")] for row in rows] == expected
 
 
+@mostly_sqlite
 @own()
 async def test_the_page_people_shows_what_each_role_may_as_the_table_of_roles_has_it(mercato: Service):
     account = (await mercato.partner(PartnerKind.COMMERCE))[0].id
@@ -253,6 +254,7 @@ def check(status: int, what: str, *, has_it: bool, is_allowed: bool) -> None:
         assert status == 403, what
 
 
+@mostly_sqlite
 @own()
 async def test_a_page_has_no_button_that_would_be_refused(mercato: Service):
     account = (await mercato.partner(PartnerKind.BOTH))[0].id
@@ -273,6 +275,7 @@ async def test_a_page_has_no_button_that_would_be_refused(mercato: Service):
     assert not {"Keys", "People"} & set(page.navigation)
 
 
+@mostly_sqlite
 @own()
 async def test_support_of_the_operator_sees_no_keys_of_partners(mercato: Service):
     made, _ = await mercato.partner()

@@ -232,7 +232,6 @@ async def test_what_partners_write_is_shown_and_never_executed(mercato: Service,
     assert not [one for one in page.root.all("img") if one.attributes["src"] == "x"]
 
 
-@on_both
 @own()
 async def test_another_partners_ids_are_not_found(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
@@ -287,7 +286,6 @@ async def test_a_page_is_small(mercato: Service):
     assert total <= 100_000
 
 
-@on_both
 async def test_a_delivery_explains_the_signature_that_was_received(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop, event_url=shop.base + "/events")
     await deal.placed()

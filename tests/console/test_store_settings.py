@@ -166,7 +166,6 @@ async def test_a_fault_of_a_tax_or_a_fee_stands_beside_its_field_and_nothing_is_
         assert (await stored(deal))["charges"] == [], sent
 
 
-@on_both
 async def test_a_form_has_room_for_as_many_taxes_and_fees_as_a_store_may_have(
     mercato: Service, shop: MerchantServer
 ):

@@ -206,7 +206,6 @@ async def test_another_webhook_url_is_a_new_beginning(mercato: Service, shop: Me
         assert await list_failing_stores(tx, limit=9) == [], "a late result is about the address before"
 
 
-@on_both
 async def test_a_result_that_is_written_after_a_store_is_no_longer_called_says_nothing_of_it(
     mercato: Service, shop: MerchantServer, monkeypatch: pytest.MonkeyPatch
 ):

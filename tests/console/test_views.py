@@ -9,7 +9,7 @@ from aiohttp import web
 from tests.api.trade import Time, tea, trade
 from tests.console.test_filters import count, filtered
 from tests.console.visiting import enter_as_operator, enter_as_partner, enter_as_person
-from tests.databases import only_sqlite
+from tests.databases import mostly_sqlite, only_sqlite
 from tests.service import MerchantServer, Service, service
 
 from mercato.features.orders.privacy import erase_customer
@@ -21,6 +21,7 @@ async def _refuse(_request: web.Request, _body: bytes) -> web.Response:
     return web.json_response({"accepted": False, "errors": [{"code": "ITEM_UNAVAILABLE", "message": "Gone"}]})
 
 
+@mostly_sqlite
 async def test_a_list_calls_an_order_by_its_number_its_customer_and_its_items(
     mercato: Service, shop: MerchantServer
 ):
@@ -40,6 +41,7 @@ async def test_a_list_calls_an_order_by_its_number_its_customer_and_its_items(
         assert ("Ada L." in row[0], "Lovelace" in row[0]) == (names_customer, False)
 
 
+@mostly_sqlite
 async def test_an_erased_customer_has_no_name_in_the_list(mercato: Service, shop: MerchantServer):
     deal = await trade(mercato, shop)
     await deal.placed()
