@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,8 @@ from backports import zstd
 from tests.api.examples import in_turn
 from tests.databases import mostly_sqlite, only_sqlite
 from tests.live_stores import live_store
-from tests.service import CATALOG, ITEM, Client, MerchantServer, Service, service
+from tests.service import CATALOG, ITEM, Client, MerchantServer, Service
+from tests.sharing import Services
 from tests.waiting import PATIENCE
 
 pytestmark = mostly_sqlite
@@ -35,10 +35,9 @@ def pull_seconds() -> float:
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, pull_seconds: float) -> AsyncIterator[Service]:
+async def mercato(services: Services, database_kind: str, pull_seconds: float) -> Service:
     limits: dict[str, Any] = {"pull_bytes": MiB // 2, "pull_decoded_bytes": MiB, "pull_seconds": pull_seconds}
-    async with service(database_url, tmp_path / "data", **limits) as running:
-        yield running
+    return await services.of(database_kind, **limits)
 
 
 @pytest.fixture

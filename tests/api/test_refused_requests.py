@@ -7,9 +7,11 @@ from uuid import UUID
 
 import pytest
 from tests.agents.agent import Agent
+from tests.api.examples import in_turn
 from tests.api.trade import MERCHANT, PLACE, Time, Trade, trade
 from tests.databases import mostly_sqlite, on_both, only_sqlite
 from tests.service import Client, MerchantServer, Service, service
+from tests.sharing import own, shared
 from tests.stored import text_of
 
 from mercato.features import offboarding
@@ -19,12 +21,13 @@ from mercato.features.requests import log, queries
 from mercato.features.requests.queries import Filter, Refusal
 from mercato.features.requests.tables import refused_requests
 from mercato.features.upkeep import Upkeep
+from mercato.platform.db.engine import Database
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato_contract import clock
 from mercato_contract.clock import first_id, new_id, now
 from mercato_contract.wire import rfc3339
 
-pytestmark = mostly_sqlite
+pytestmark = [shared, mostly_sqlite]
 
 COMMERCE = "/v1/commerce/requests"
 MARKETFRONT = "/v1/marketfront/requests"
@@ -151,6 +154,7 @@ async def test_a_stores_refusal_is_kept_without_the_stores_words(house: Trade):
         assert words not in await text_of(tx, refused_requests)
 
 
+@own()
 async def test_no_key_query_or_body_is_stored(house: Trade):
     key = house.front.key
     assert key is not None
@@ -172,6 +176,7 @@ async def test_a_path_with_control_characters_is_stored_readable(mercato: Servic
     assert entry["path"] == "/v1/commerce/stores/\ufffd\ufffd[2J"
 
 
+@own()
 async def test_refused_requests_are_limited_per_partner_and_minute(
     mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
 ):
@@ -186,6 +191,7 @@ async def test_refused_requests_are_limited_per_partner_and_minute(
     assert 'mercato_request_log_dropped_total{reason="partner_limit"} 2.0' in metrics
 
 
+@own()
 async def test_requests_that_cannot_be_queued_are_dropped_and_counted(
     mercato: Service, monkeypatch: pytest.MonkeyPatch
 ):
@@ -205,6 +211,7 @@ async def test_requests_that_cannot_be_queued_are_dropped_and_counted(
     assert 'mercato_request_log_dropped_total{reason="queue_full"} 1.0' in metrics
 
 
+@own()
 @on_both
 async def test_refused_requests_wait_while_the_database_is_unavailable(
     mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
@@ -219,6 +226,7 @@ async def test_refused_requests_wait_while_the_database_is_unavailable(
     assert len(await listed(pos, COMMERCE, mercato)) == 1
 
 
+@own()
 async def test_a_bug_in_the_writer_loses_its_batch_and_nothing_else(
     mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
 ):
@@ -242,6 +250,7 @@ async def test_queued_requests_are_stored_when_the_process_ends(database_url: st
         assert len(await listed(again, COMMERCE, second)) == 1
 
 
+@own()
 async def test_refused_requests_are_deleted_after_7_days(
     database_url: str, tmp_path: Path, time: Time, shop: MerchantServer
 ):
@@ -258,6 +267,7 @@ async def test_refused_requests_are_deleted_after_7_days(
         assert await listed(client, COMMERCE, mercato) == []
 
 
+@own()
 @on_both
 async def test_deleting_a_partner_deletes_its_refused_requests_alone(mercato: Service):
     made, client = await mercato.partner()
@@ -316,6 +326,7 @@ async def test_a_revoked_key_of_a_suspended_partner_is_refused_like_any_and_list
         assert await queries.list_refused(tx, Filter(partner_id=made.id), limit=9) == []
 
 
+@own()
 async def test_an_operator_sees_the_requests_of_all_partners_and_those_without_a_key(
     mercato: Service, pos: Client
 ):
@@ -332,8 +343,8 @@ async def test_an_operator_sees_the_requests_of_all_partners_and_those_without_a
 
 
 @only_sqlite
-@pytest.mark.parametrize("which", ["caller", "code", "store", "all", "all_code", "all_store"])
-async def test_every_list_is_read_by_an_index(mercato: Service, database_kind: str, which: str):
+@in_turn("which", ["caller", "code", "store", "all", "all_code", "all_store"])
+async def test_every_list_is_read_by_an_index(db: Database, which: str):
     from sqlalchemy import select, text
     from sqlalchemy.dialects import sqlite
 
@@ -349,7 +360,7 @@ async def test_every_list_is_read_by_an_index(mercato: Service, database_kind: s
     }
     query = select(refused_requests).where(*conditions[which], c.id >= first_id(now())).order_by(c.id.desc())
     sql = str(query.limit(50).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
-    async with mercato.app.db.read() as tx:
+    async with db.read() as tx:
         plan = " ".join(str(row) for row in await tx.all(text(f"EXPLAIN QUERY PLAN {sql}")))
     assert "USING" in plan
     assert "SCAN" not in plan
