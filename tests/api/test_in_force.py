@@ -20,7 +20,7 @@ from tests.agents.agent import Agent
 from tests.api.examples import example, in_turn
 from tests.api.trade import CUSTOMER, MERCHANT, VALIDATE, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, TEA, cafe
-from tests.databases import new_database
+from tests.databases import first_on_postgresql, new_database
 from tests.service import Client, MerchantServer, Service, service
 
 from mercato.features.orders.validation import Validations
@@ -297,6 +297,7 @@ async def charge(two: Two) -> None:
     await update(two, charges=[{"kind": "fee", "name": "Service", "amount": "1.00"}])
 
 
+@first_on_postgresql
 @pytest.mark.parametrize("handling", ["automatic", "manual"])
 @pytest.mark.parametrize(
     ("change", "sent", "said"),

@@ -425,8 +425,12 @@ class _Socket:
         self.writer.close()
 
     async def rest(self) -> bytes:
+        read = bytearray()
         async with asyncio.timeout(PATIENCE):
-            return await self.reader.read()
+            # Without a number it would read a byte at a time, which is the reader's limit.
+            while part := await self.reader.read(1 << 16):
+                read += part
+        return bytes(read)
 
 
 async def _ended(here: Trade) -> None:
