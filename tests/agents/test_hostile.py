@@ -20,7 +20,7 @@ from mercato.features.partners.model import PartnerKind, Surface
 
 pytestmark = only_sqlite
 
-MUTATIONS = examples(1_000)
+MUTATIONS = 1_000
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 2**63, -(2**70), 1.5, 1e308, "", "x", "\x00", "\u202e", "a" * 5_000, "=?base64?!?=",
@@ -98,7 +98,10 @@ async def test_mutated_messages_cause_no_5xx_and_no_order(
     mercato: Service, shop: MerchantServer, pos: Client, agent: Agent, clerk: Agent
 ):
     store = (await mercato.live(pos, shop.host(PIZZA)))["storeId"]
-    made = random.Random()  # other messages in each run
+    made = random.Random(34)  # the same messages every time, of which each run sends another share
+    tried = examples(MUTATIONS)
+    shares = MUTATIONS // tried
+    share = random.randrange(shares)
     statuses: set[int] = set()
     results = 0
     for number in range(MUTATIONS):
@@ -113,6 +116,8 @@ async def test_mutated_messages_cause_no_5xx_and_no_order(
             "params": {"name": tool.name, "arguments": arguments, "_meta": META},
         }  # fmt: skip
         body = mutated(message, made)
+        if number // 2 % shares != share:
+            continue
         headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": tool.name}
         answer = await who.post(body, **headers)
         assert answer.status < 500, (body, answer.body)
@@ -120,7 +125,7 @@ async def test_mutated_messages_cause_no_5xx_and_no_order(
         statuses.add(answer.status)
         results += answer.status == 200 and "result" in answer.json()
     assert statuses >= {200, 400}
-    assert results > MUTATIONS / 4
+    assert results > tried / 4
     assert (await clerk.call("list_orders"))["orders"] == []
 
 
