@@ -12,6 +12,10 @@ from tests.generated import examples
 from tests.logs import log_plainly
 from tests.loops import LoopbackLoop
 
+# What is imported, and thousands of collected tests, stay for the whole run: the garbage collector need not walk them,
+# again and again while they are imported and collected.
+gc.disable()
+
 pytest_plugins = ["tests.databases", "tests.sharing"]
 
 DAY_SECONDS: Final = 24 * 60 * 60
@@ -58,12 +62,6 @@ def pytest_runtest_setup() -> None:
     left = DAY_SECONDS - time.time() % DAY_SECONDS
     if left < LAST_SECONDS:
         time.sleep(left)
-
-
-def pytest_collection() -> None:
-    # Thousands of collected tests stay for the whole run: the garbage collector need not walk them, again and again
-    # while they are collected.
-    gc.disable()
 
 
 def pytest_collection_finish() -> None:
