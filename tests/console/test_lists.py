@@ -83,8 +83,9 @@ class Recorder:
         self.statements.append(str(query.compile(dialect=dialect, compile_kwargs=options)))
         return query
 
-    async def all(self, query: Any) -> Any:
-        return await self.tx.all(self._keep(query))
+    async def all(self, query: Any, parameters: dict[str, Any] | None = None) -> Any:
+        self._keep(query.params(parameters or {}))
+        return await self.tx.all(query, parameters)
 
     async def first(self, query: Any) -> Any:
         return await self.tx.first(self._keep(query))

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from sqlalchemy import (
     ColumnElement,
+    Integer,
     Row,
     Select,
     Text,
@@ -524,7 +525,7 @@ _UNATTENDED: Final = (
         _ITS_JOB.is_(None),
     )
     .order_by(deliveries.c.created_at)
-    .limit(bindparam("limit"))
+    .limit(bindparam("limit", type_=Integer))
 )
 
 
