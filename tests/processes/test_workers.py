@@ -78,12 +78,20 @@ async def _live(pos: Client, shop: MerchantServer, name: str) -> str:
     return store
 
 
-async def test_a_worker_that_is_killed_is_replaced_and_the_port_never_stops_listening(tmp_path: Path):
+async def test_workers_that_are_killed_are_replaced_while_the_port_listens_and_metrics_cover_them_all(
+    tmp_path: Path,
+):
     async with (
         serving(tmp_path, MERCATO_WORKERS="2") as (process, base),
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
     ):
         anyone = Client(base, None, session)
+        memory = sum(one.memory_info().rss for one in workers_of(process))
+        await counters_cover_all_and_never_decrease(process, anyone)
+        await killed_and_replaced(process)
+        # Gauges of the two that died are not counted.
+        said = figure(await anyone.get("/metrics"), "process_resident_memory_bytes")
+        assert 0.5 * memory < said < 1.5 * memory
         before = workers_of(process)
         for one in before:
             one.kill()
@@ -93,31 +101,29 @@ async def test_a_worker_that_is_killed_is_replaced_and_the_port_never_stops_list
         assert {one.pid for one in workers_of(process)}.isdisjoint(one.pid for one in before)
 
 
-async def test_metrics_cover_all_workers_and_never_decrease(tmp_path: Path):
-    async with (
-        serving(tmp_path, MERCATO_WORKERS="2") as (process, base),
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
-    ):
-        anyone = Client(base, None, session)
+async def killed_and_replaced(process: Running) -> None:
+    killed = workers_of(process)[0]
+    killed.kill()
+    await until(lambda: len(workers_of(process)) == 2 and killed not in workers_of(process))
 
-        async def asked() -> float:
-            return figure(
-                await anyone.get("/metrics"), 'mercato_requests_total{operation="healthz",status="200"}'
-            )
 
-        for _ in range(40):
-            assert (await anyone.get("/healthz")).status == 200
-        assert {await asked() for _ in range(20)} == {40.0}
-        histogram = figure(await anyone.get("/metrics"), 'mercato_request_seconds_count{operation="healthz"}')
-        assert histogram == 40.0
-        before = workers_of(process)
-        before[0].kill()
-        await until(lambda: len(workers_of(process)) == 2 and before[0] not in workers_of(process))
-        for _ in range(20):
-            assert (await anyone.get("/healthz")).status == 200
-        assert {await asked() for _ in range(20)} == {60.0}
-        gauge = figure(await anyone.get("/metrics"), "mercato_store_breakers_open")
-        assert gauge == 0
+async def counters_cover_all_and_never_decrease(process: Running, anyone: Client) -> None:
+    async def asked() -> float:
+        return figure(
+            await anyone.get("/metrics"), 'mercato_requests_total{operation="healthz",status="200"}'
+        )
+
+    for _ in range(40):
+        assert (await anyone.get("/healthz")).status == 200
+    assert {await asked() for _ in range(20)} == {40.0}
+    histogram = figure(await anyone.get("/metrics"), 'mercato_request_seconds_count{operation="healthz"}')
+    assert histogram == 40.0
+    await killed_and_replaced(process)
+    for _ in range(20):
+        assert (await anyone.get("/healthz")).status == 200
+    assert {await asked() for _ in range(20)} == {60.0}
+    gauge = figure(await anyone.get("/metrics"), "mercato_store_breakers_open")
+    assert gauge == 0
 
 
 async def test_several_workers_share_one_metrics_port(tmp_path: Path):
@@ -192,7 +198,9 @@ def figure(reply: Answer, name: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
-async def test_metrics_files_of_a_killed_server_are_deleted_at_the_next_start(tmp_path: Path):
+async def test_kill_9_of_the_parent_leaves_no_worker_and_its_metrics_files_only_until_the_next_start(
+    tmp_path: Path,
+):
     files = tmp_path / "tmp"
     files.mkdir()
     options = {"MERCATO_WORKERS": "2", "TMPDIR": str(files)}
@@ -212,32 +220,6 @@ async def test_metrics_files_of_a_killed_server_are_deleted_at_the_next_start(tm
             other.terminate()
             assert await other.wait() == 0
     assert not list(files.glob("mercato-*metrics-*"))
-
-
-async def test_gauges_of_a_worker_that_died_are_not_counted(tmp_path: Path):
-    async with (
-        serving(tmp_path, MERCATO_WORKERS="2") as (process, base),
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
-    ):
-        anyone = Client(base, None, session)
-        memory = sum(one.memory_info().rss for one in workers_of(process))
-        for _ in range(2):
-            killed = workers_of(process)[0]
-            killed.kill()
-
-            async def replaced(killed: psutil.Process = killed) -> bool:
-                return len(workers_of(process)) == 2 and killed not in workers_of(process)
-
-            await until(replaced)
-        said = figure(await anyone.get("/metrics"), "process_resident_memory_bytes")
-        assert 0.5 * memory < said < 1.5 * memory
-
-
-async def test_kill_9_of_the_parent_leaves_no_worker_behind(tmp_path: Path):
-    async with serving(tmp_path, MERCATO_WORKERS="2") as (process, _):
-        workers = workers_of(process)
-        os.kill(process.pid, signal.SIGKILL)
-        await until(lambda: not any(one.is_running() and one.status() != "zombie" for one in workers))
 
 
 @pytest.mark.parametrize("number", ["0", "65", "-1", "two"])
