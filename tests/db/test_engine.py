@@ -6,13 +6,16 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, exc, insert, select, text, update
+from sqlalchemy.dialects import postgresql
 from tests.databases import only_postgresql, only_sqlite
 from tests.waiting import lengthening
 
 from mercato.platform.db.engine import PER_ROW, Database, Read, Write
 from mercato.platform.db.errors import DatabaseUnavailable, is_unavailable
+from mercato.platform.db.statements import Compiler, prepared_insert
 
 counters = Table("counters", MetaData(), Column("name", Text, primary_key=True), Column("value", Integer))
+put_counter = prepared_insert(counters)
 first_counter = select(counters.c.value).where(counters.c.name == "first")
 
 
@@ -171,6 +174,12 @@ async def test_blocks_that_lock_one_row_leave_connections_to_others(db: Database
             asyncio.CancelledError
         ]
         assert held == len(blocks) - 1
+
+
+def test_a_prepared_statement_is_compiled_once() -> None:
+    compiler = Compiler(postgresql.dialect())
+    form = compiler.compile(put_counter, {})
+    assert compiler.compile(put_counter, {"name": "first", "value": 1}) is form
 
 
 async def test_many_rows_are_written_by_one_statement(db: Database) -> None:

@@ -122,9 +122,9 @@ class Connection:
             await self.flush()
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
-            made = _compiler.prepared.get(statement) or _compiler.compile(statement, given)
+            made = _compiler.compile(statement, given)
             return await self._run(made, made.values(given))
-        made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters[0])
+        made = _compiler.compile(statement, parameters[0])
         await self._call(made.sql, self._driver.executemany, made.sql, map(made.values, parameters))
         return Result([], -1)
 
@@ -137,7 +137,7 @@ class Connection:
         self._defer(statement, parameters, otherwise)
 
     def _defer(self, statement: Executable, parameters: Parameters, otherwise: Exception | None) -> None:
-        made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters)
+        made = _compiler.compile(statement, parameters)
         assert made.is_short, "only prepared statements can be deferred"
         self._deferred.append(_Deferred(made.sql, made.values(parameters), otherwise))
 

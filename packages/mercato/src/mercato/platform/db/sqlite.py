@@ -129,10 +129,10 @@ class Connection:
             raise _rolled_back()
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
-            made = _compiler.prepared.get(statement) or _compiler.compile(statement, given)
+            made = _compiler.compile(statement, given)
             run, is_short = partial(_run, self.plain, made, made.values(given)), made.is_short
         else:
-            made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters[0])
+            made = _compiler.compile(statement, parameters[0])
             run = partial(_run_many, self.plain, made, [made.values(given) for given in parameters])
             is_short = made.is_short and len(parameters) <= MAX_SHORT
         try:
@@ -153,7 +153,7 @@ class Connection:
         """Run a prepared statement; return how many rows it changed or found."""
         if not self.plain.in_transaction:
             raise _rolled_back()
-        made = _compiler.prepared.get(statement) or _compiler.compile(statement, parameters)
+        made = _compiler.compile(statement, parameters)
         assert made.is_short, "only prepared statements can be deferred"
         try:
             cursor = self.plain.execute(made.sql, made.values(parameters))

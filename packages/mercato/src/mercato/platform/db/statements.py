@@ -165,19 +165,22 @@ _MAX_CACHED: Final = 1_000
 
 
 class Compiler:
-    """Compiles statements for one dialect. `prepared` has the forms of prepared statements that were run."""
+    """Compiles statements for one dialect, each once."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self.prepared: Final[dict[Executable, CompiledStatement]] = {}
+        self._forms: dict[Executable, CompiledStatement] = {}
         self._others: dict[Any, tuple[CompiledStatement, SQLCompiler]] = {}
 
     def compile(self, statement: Executable, given: Parameters) -> CompiledStatement:
         """Return the statement's compiled form; `given` names the columns of an insert without values."""
+        found = self._forms.get(statement)
+        if found is not None:
+            return found
         if statement not in _prepared:
             return self._compile_by_structure(statement, given)
         form = _compile(statement, _compiler(statement, self._dialect, {}), is_short=True)
-        self.prepared[statement] = form
+        self._forms[statement] = form
         return form
 
     def _compile_by_structure(self, statement: Executable, given: Parameters) -> CompiledStatement:
