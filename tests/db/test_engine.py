@@ -135,12 +135,13 @@ async def test_waiting_for_a_connection_times_out(db: Database, database_url: st
             AsyncExitStack() as stack,
         ):
             try:
-                await stack.enter_async_context(small.write())
+                held = await stack.enter_async_context(small.write())
+                await held.execute(text("SELECT 1"))
             except DatabaseUnavailable:  # connecting took longer
                 continue
             with pytest.raises(DatabaseUnavailable) as refused:
-                async with small.write():
-                    pass
+                async with small.write() as tx:
+                    await tx.execute(text("SELECT 1"))
             break
     assert is_unavailable(refused.value)
 
@@ -153,7 +154,8 @@ async def test_blocks_that_lock_one_row_leave_connections_to_others(db: Database
 
     async def hold() -> None:
         nonlocal held
-        async with few.write(locks=row):
+        async with few.write(locks=row) as tx:
+            await tx.execute(text("SELECT 1"))
             held += 1
             if held == PER_ROW:
                 all_in.set()

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import literal_column, select, text
 from tests.databases import only_postgresql
 from tests.waiting import PATIENCE
 
@@ -15,10 +15,12 @@ from mercato.platform.db import postgresql
 from mercato.platform.db.errors import DatabaseUnavailable
 from mercato.platform.db.postgresql import Bounds, Sessions
 from mercato.platform.db.servers import Servers
+from mercato.platform.db.statements import prepared
 
 pytestmark = only_postgresql
 
 SIZE = 3
+nothing: Any = prepared(select(literal_column("1")))
 
 
 def opened(url: str, *, wait: timedelta = timedelta(seconds=PATIENCE)) -> Sessions:
@@ -45,11 +47,17 @@ async def pid(sessions: Sessions) -> int:
     return found
 
 
+async def use_all(sessions: Sessions, stack: AsyncExitStack) -> None:
+    """Use as many sessions as there may be, until the stack is closed."""
+    for _ in range(SIZE):
+        connection = await stack.enter_async_context(sessions.connection())
+        await connection.execute(text("SELECT 1"))
+
+
 async def burst(sessions: Sessions) -> None:
     """Open as many sessions as there may be."""
     async with AsyncExitStack() as stack:
-        for _ in range(SIZE):
-            await stack.enter_async_context(sessions.connection())
+        await use_all(sessions, stack)
 
 
 async def test_the_session_that_was_used_last_is_used_next(sessions: Sessions) -> None:
@@ -59,14 +67,22 @@ async def test_the_session_that_was_used_last_is_used_next(sessions: Sessions) -
 
 
 async def test_there_are_no_more_sessions_than_the_pool_has(database_url: str) -> None:
-    sessions = opened(database_url, wait=timedelta(milliseconds=50))
+    sessions = opened(database_url, wait=timedelta(milliseconds=500))
     async with AsyncExitStack() as stack:
-        for _ in range(SIZE):
-            await stack.enter_async_context(sessions.connection())
-        with pytest.raises(DatabaseUnavailable, match=r"free within 0\.05 s"):
+        await use_all(sessions, stack)
+        with pytest.raises(DatabaseUnavailable, match=r"free within 0\.5 s"):
             await pid(sessions)
     await pid(sessions)
     await sessions.close()
+
+
+async def test_a_block_uses_a_session_from_its_first_round_trip_on(sessions: Sessions) -> None:
+    async with sessions.connection(is_transaction=True) as connection:
+        connection.defer(nothing, {})
+        assert not sessions.used
+        await connection.flush()
+        assert len(sessions.used) == 1
+    assert (len(sessions.idle), len(sessions.used)) == (1, 0)
 
 
 async def test_sessions_that_only_a_burst_needed_are_closed(
@@ -105,6 +121,7 @@ async def test_a_pool_closes_once_its_blocks_have_ended_and_gives_no_more_sessio
     sessions = opened(database_url)
     await burst(sessions)
     async with sessions.connection() as connection:
+        await connection.execute(text("SELECT 1"))
         closing = asyncio.create_task(sessions.close())
         while sessions.idle:
             await asyncio.sleep(0)

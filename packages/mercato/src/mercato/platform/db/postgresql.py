@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Executable, Text, exc, literal_column
@@ -99,12 +99,14 @@ class _Deferred(NamedTuple):
 class Connection:
     """One session, for one task at a time. An unknown state ends it, and the pool opens another.
 
-    A transaction begins with the first statement whose result its block needs. If there is none, what was deferred is
-    one statement, which is a transaction of its own: one round trip instead of three.
+    It is taken from the pool for the first round trip: until then a block needs none. A transaction begins with the
+    first statement whose result its block needs. If there is none, what was deferred is one statement, which is a
+    transaction of its own: one round trip instead of three.
     """
 
-    def __init__(self, driver: "asyncpg.Connection", *, is_transaction: bool = False) -> None:
-        self._driver = driver
+    def __init__(self, sessions: "Sessions", *, is_transaction: bool = False) -> None:
+        self._sessions = sessions
+        self._driver: asyncpg.Connection | None = None
         self._is_ended = False
         self._has_to_begin = is_transaction
         self._is_begun = False
@@ -125,7 +127,8 @@ class Connection:
             made = _compiler.compile(statement, given)
             return await self._run(made, made.values(given))
         made = _compiler.compile(statement, parameters[0])
-        await self._call(made.sql, self._driver.executemany, made.sql, map(made.values, parameters))
+        rows = map(made.values, parameters)
+        await self._call(made.sql, lambda driver: driver.executemany(made.sql, rows))
         return Result([], -1)
 
     def defer(self, statement: Executable, parameters: Parameters) -> None:
@@ -150,7 +153,7 @@ class Connection:
         sql = _joined(tuple(one.sql for one in deferred), required)
         values = chain.from_iterable(one.values for one in deferred)
         try:
-            await self._call(sql, self._driver.execute, sql, *values)
+            await self._call(sql, lambda driver: driver.execute(sql, *values))
         except exc.DataError as error:
             for number in required:
                 otherwise = deferred[number].otherwise
@@ -160,13 +163,15 @@ class Connection:
 
     async def _run(self, made: CompiledStatement, values: list[Any]) -> Result:
         if made.returns_rows or (made.is_textual and _ROWS.match(made.sql)):
-            found = await self._call(made.sql, self._driver.fetch, made.sql, *values)
+            found = await self._call(made.sql, lambda driver: driver.fetch(made.sql, *values))
             return Result(made.rows(found, lambda: list(found[0].keys()) if found else []), len(found))
-        return Result([], _changed(await self._call(made.sql, self._driver.execute, made.sql, *values)))
+        return Result(
+            [], _changed(await self._call(made.sql, lambda driver: driver.execute(made.sql, *values)))
+        )
 
     async def command(self, sql: str) -> str:
         """Run a statement without values, such as BEGIN. Return what the server has done."""
-        return await self._call(sql, self._driver.execute, sql)
+        return await self._call(sql, lambda driver: driver.execute(sql))
 
     async def roll_back(self) -> None:
         """End the transaction, or the session if that can't be done."""
@@ -184,9 +189,11 @@ class Connection:
                 "the block went on after an error, which rolls its transaction back"
             )
 
-    async def _call(self, sql: str, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    async def _call(self, sql: str, run: "Callable[[asyncpg.Connection], Awaitable[T]]") -> T:
+        if self._driver is None:
+            self._driver = await self._sessions.take()
         try:
-            return await method(*arguments)
+            return await run(self._driver)
         except TimeoutError:
             # The driver's own timer, `command_timeout`: `asyncio.timeout` would add a tenth to each statement.
             self.terminate()
@@ -199,9 +206,18 @@ class Connection:
 
     def terminate(self) -> None:
         """End the session at once, and with it the statement it may be running."""
-        if not self._is_ended:
+        if not self._is_ended and self._driver is not None:
             self._is_ended = True
             self._driver.terminate()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            self.terminate()
+        if self._driver is not None:
+            self._sessions.put(self._driver)
 
 
 def _changed(status: str) -> int:
@@ -267,26 +283,28 @@ class Sessions:
         self.idle: list[tuple[float, asyncpg.Connection]] = []
         self._is_closed = False
 
-    @asynccontextmanager
-    async def connection(self, *, is_transaction: bool = False) -> AsyncIterator[Connection]:
-        """Yield a session; without a transaction each statement on it is one of its own. Raises DatabaseUnavailable."""
+    def connection(self, *, is_transaction: bool = False) -> Connection:
+        """Open a session; without a transaction each statement on it is one of its own. Raises DatabaseUnavailable."""
+        return Connection(self, is_transaction=is_transaction)
+
+    async def take(self) -> "asyncpg.Connection":
+        """Return a session, to be put back. Raises DatabaseUnavailable."""
         if self._is_closed:
             raise DatabaseUnavailable("the database has been closed")
         await acquire(self._room, self._seconds)
         try:
             driver = self._find_idle() or await self._connect()
-            self.used.add(driver)
-            connection = Connection(driver, is_transaction=is_transaction)
-            try:
-                yield connection
-            except asyncio.CancelledError:
-                connection.terminate()
-                raise
-            finally:
-                self.used.discard(driver)
-                self._keep(driver)
-        finally:
+        except BaseException:
             self._room.release()
+            raise
+        self.used.add(driver)
+        return driver
+
+    def put(self, driver: "asyncpg.Connection") -> None:
+        """Take a session back."""
+        self.used.discard(driver)
+        self._keep(driver)
+        self._room.release()
 
     def _find_idle(self) -> "asyncpg.Connection | None":
         while self.idle:
@@ -354,7 +372,7 @@ class Sessions:
         handle.committed()
 
     async def close(self) -> None:
-        """Close the sessions, once those in use are idle. Blocks that begin later raise DatabaseUnavailable."""
+        """Close the sessions, once those in use are idle. Blocks that have none yet raise DatabaseUnavailable."""
         self._is_closed = True
         drivers = [driver for _, driver in self.idle]
         self.idle.clear()
