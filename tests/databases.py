@@ -29,7 +29,7 @@ only_sqlite = pytest.mark.parametrize("database_kind", ["sqlite"])
 only_postgresql = pytest.mark.parametrize("database_kind", ["postgresql"])
 
 first_on_postgresql = pytest.mark.first_on_postgresql
-"""All examples of a test's sentence run on SQLite, and the first one on PostgreSQL, too.
+"""All examples of a test's sentence run on SQLite, and the first one on PostgreSQL; `make test-long` runs the others.
 
 For examples that differ before they reach SQL: what is sent to the database is the same, or nothing.
 """
@@ -119,36 +119,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = config.getoption("--database")
     if chosen is None:
         _mark_long(items)
-    unwanted = _further_examples(items)
-    if chosen is not None:
-        unwanted |= {item for item in items if _kind_of(item) not in {None, chosen}}
+        return
+    unwanted = {item for item in items if _kind_of(item) not in {None, chosen}}
     if unwanted:
         config.hook.pytest_deselected(items=list(unwanted))
         items[:] = [item for item in items if item not in unwanted]
 
 
 def _mark_long(items: list[pytest.Item]) -> None:
-    """Leave tests that are `mostly_sqlite` to `make test-long` on PostgreSQL."""
-    for item in items:
-        if (
-            _kind_of(item) == "postgresql"
-            and item.get_closest_marker(mostly_sqlite.name)
-            and not item.get_closest_marker(on_both.name)
-        ):
-            item.add_marker(pytest.mark.long)
-
-
-def _further_examples(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return the examples after the first, on PostgreSQL, of the tests that are `first_on_postgresql`."""
+    """On PostgreSQL, leave what is `mostly_sqlite`, and further `first_on_postgresql` examples, to `make test-long`."""
     begun: set[tuple[Path, str]] = set()
-    further: set[pytest.Item] = set()
     for item in items:
-        if _kind_of(item) != "postgresql" or item.get_closest_marker(first_on_postgresql.name) is None:
+        if _kind_of(item) != "postgresql":
             continue
-        test = (item.path, getattr(item, "originalname", item.name))
-        (further if test in begun else set()).add(item)
-        begun.add(test)
-    return further
+        is_further = False
+        if item.get_closest_marker(first_on_postgresql.name):
+            test = (item.path, getattr(item, "originalname", item.name))
+            is_further = test in begun
+            begun.add(test)
+        is_mostly_sqlite = item.get_closest_marker(mostly_sqlite.name) and not item.get_closest_marker(
+            on_both.name
+        )
+        if is_further or is_mostly_sqlite:
+            item.add_marker(pytest.mark.long)
 
 
 def _kind_of(item: pytest.Item) -> str | None:
