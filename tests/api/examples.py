@@ -1,14 +1,10 @@
 """Examples of one sentence that one test tries in turn, because their set-up costs more than they do."""
 
 import inspect
-import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, Final
-
-RUN: Final = int(os.environ.get("PYTEST_XDIST_TESTRUNUID", "0"), 16)
-"""A number that all workers of a run have, and another in each run: an exploration tries another share then."""
+from typing import Any
 
 Test = Callable[..., Awaitable[None]]
 

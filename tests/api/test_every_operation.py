@@ -10,7 +10,6 @@ from uuid import uuid4
 
 import pytest
 from aiohttp import ClientSession
-from tests.api.examples import RUN
 from tests.api.table import (
     GUARDED,
     REQUIRED_QUERY,
@@ -24,6 +23,7 @@ from tests.api.table import (
 )
 from tests.api.world import World, ids_for
 from tests.databases import only_postgresql, only_sqlite
+from tests.generated import RUN
 from tests.service import ITEM, Client, Service
 from tests.sharing import shared
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pytest
-from tests.api.examples import RUN
 from tests.api.trade import tea, trade
 from tests.api.world import make_endpoint
 from tests.databases import KINDS, new_database
+from tests.generated import RUN
 from tests.service import Client, MerchantServer, Service, merchant, service
 
 from mercato.asgi import document

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from backports import zstd
 from msgspec import inspect as info
-from tests.api.examples import RUN
 from tests.api.hostile_bodies import shapes
 from tests.api.table import BODIES
 from tests.calibration import plain_decoding_seconds
+from tests.generated import RUN
 
 from mercato.agents.protocol import ProtocolError, read_message
 from mercato.agents.registry import TOOLS

@@ -10,10 +10,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.api.examples import RUN, example
+from tests.api.examples import example
 from tests.api.test_order_replies import answering, replied
 from tests.api.trade import MERCHANT, ORDERS, Trade, trade
 from tests.databases import mostly_sqlite, on_both, only_sqlite
+from tests.generated import RUN
 from tests.servers import (
     Script,
     Server,

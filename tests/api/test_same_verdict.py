@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 import pytest
 from msgspec import inspect as info
-from tests.api.examples import RUN
 from tests.api.table import BODIES, GUARDED, body_for, headers_for, target
 from tests.api.world import World, ids_for
 from tests.databases import only_sqlite
+from tests.generated import RUN
 from tests.service import ITEM
 from tests.sharing import shared
 

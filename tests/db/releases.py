@@ -5,7 +5,6 @@ code does. Each is written once, with its revision, and never again: somebody ha
 """
 
 import json
-import os
 import sys
 from functools import cache
 from itertools import groupby
@@ -16,6 +15,7 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Table, Text, Uuid
 from sqlalchemy.types import TypeEngine
+from tests.generated import RUN
 
 from mercato.features.schema import SCHEMA
 from mercato.platform.db.migrate import schema_statements
@@ -43,7 +43,7 @@ def shared_out(found: list[Any]) -> list[Any]:
     """
     last = len(found) - 1
     # All workers of a run choose the same one.
-    chosen = Random(os.environ.get("PYTEST_XDIST_TESTRUNUID")).randrange(1, last)
+    chosen = Random(RUN).randrange(1, last)
     return [
         one if at in {0, chosen, last} else pytest.param(one, marks=pytest.mark.long)
         for at, one in enumerate(found)

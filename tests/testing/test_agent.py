@@ -10,7 +10,7 @@ import pytest
 from tests.api.agent_keys import AGENTS
 from tests.databases import only_sqlite
 from tests.service import service
-from tests.testing.test_trade import SHOP, Market
+from tests.testing.test_trade import SHOP, Act, Market
 
 from mercato.features.partners.model import PartnerKind
 from mercato_client.testing import AgentDouble, MerchantDouble, Outcome
@@ -61,7 +61,7 @@ async def test_an_agent_buys_by_tools_alone_and_follows_the_order_to_its_end(mar
     assert notes == [{None}, {"no onions"}]
 
 
-ACTS: Final[tuple[tuple[str, Outcome, tuple[str, ...]], ...]] = (
+ACTS: Final[tuple[Act, ...]] = (
     ("repeat", Outcome.PLACED, ()),
     ("drop", Outcome.PLACED, ()),
     ("unvalidated", Outcome.PLACED, ()),
@@ -72,13 +72,7 @@ ACTS: Final[tuple[tuple[str, Outcome, tuple[str, ...]], ...]] = (
 
 
 async def test_each_act_of_an_order_has_the_end_it_should(market: Market) -> None:
-    taken = 0
-    for number, (act, outcome, codes) in enumerate(ACTS, 1):
-        market.front.behaviour.on("order", act)
-        bought = await market.front.buy(number)
-        assert (bought.outcome, bought.codes) == (outcome, codes), act
-        taken += outcome != Outcome.REFUSED
-        assert len(market.merchant.taken) == taken, act
+    await market.try_acts(ACTS)
 
 
 @pytest.mark.parametrize("act", ["late:2", "500 x2", "drop", "bad-json"])
